@@ -61,13 +61,15 @@ pub fn scalar(value: &MetadataValue<'_>) -> serde_json::Value {
 
 /// A value, cut to fit on one line.
 fn shortened(value: &MetadataValue<'_>) -> String {
-    const MOST: usize = 72;
+    const MAX_VALUE_COLUMNS: usize = 72;
     let text = match value {
         MetadataValue::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         other => other.to_string(),
     };
     match text.chars().count() {
-        count if count > MOST => format!("{} ({count} characters)", output::shortened(&text, MOST)),
+        count if count > MAX_VALUE_COLUMNS => {
+            format!("{} ({count} characters)", output::shortened(&text, MAX_VALUE_COLUMNS))
+        }
         _ => text,
     }
 }

@@ -48,7 +48,7 @@ fn state() -> MutexGuard<'static, InterruptState> {
 static LISTENING: AtomicBool = AtomicBool::new(false);
 
 /// What to print if Ctrl-C ends the process.
-enum LastWords {
+enum ExitMessage {
     Nothing,
     Waiting(Box<dyn FnOnce() + Send>),
     /// The main thread prints something instead.
@@ -57,33 +57,33 @@ enum LastWords {
     Said,
 }
 
-static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::Nothing);
+static EXIT_MESSAGE: Mutex<ExitMessage> = Mutex::new(ExitMessage::Nothing);
 
 /// How long last words may delay the end of the process, since their reader may not read them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-fn last_words() -> MutexGuard<'static, LastWords> {
-    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+fn last_words() -> MutexGuard<'static, ExitMessage> {
+    EXIT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a press that ends the process call `say` first.
-pub fn set_last_words(say: impl FnOnce() + Send + 'static) {
-    *last_words() = LastWords::Waiting(Box::new(say));
+pub fn set_exit_message(say: impl FnOnce() + Send + 'static) {
+    *last_words() = ExitMessage::Waiting(Box::new(say));
 }
 
 /// Prints something instead of the last words. If the process is already ending, this does not return.
-pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
+pub fn instead_of_exit_message<T>(say: impl FnOnce() -> T) -> T {
     loop {
         let mut words = last_words();
-        if !matches!(*words, LastWords::Said) {
-            *words = LastWords::Replaced;
+        if !matches!(*words, ExitMessage::Said) {
+            *words = ExitMessage::Replaced;
             break;
         }
         drop(words);
         std::thread::park();
     }
     let said = say();
-    *last_words() = LastWords::Nothing;
+    *last_words() = ExitMessage::Nothing;
     said
 }
 
@@ -92,13 +92,13 @@ fn leave() -> ! {
     let start = Instant::now();
     let words = loop {
         let mut words = last_words();
-        if !matches!(*words, LastWords::Replaced) || start.elapsed() >= PATIENCE {
-            break std::mem::replace(&mut *words, LastWords::Said);
+        if !matches!(*words, ExitMessage::Replaced) || start.elapsed() >= PATIENCE {
+            break std::mem::replace(&mut *words, ExitMessage::Said);
         }
         drop(words);
         std::thread::sleep(Duration::from_millis(5));
     };
-    if let LastWords::Waiting(say) = words {
+    if let ExitMessage::Waiting(say) = words {
         let (said, ended) = std::sync::mpsc::channel();
         let saying = std::thread::Builder::new().spawn(move || {
             say();

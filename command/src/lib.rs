@@ -91,7 +91,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
     }
     let json = arguments.command.is_json();
     if json {
-        interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm_engine::Error::Cancelled.into())));
+        interrupts::set_exit_message(|| output::last_line(failure::as_json(&wglm_engine::Error::Cancelled.into())));
         // Without this, Ctrl-C ends the process without printing them.
         interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
@@ -101,7 +101,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             if json {
-                let _ = interrupts::instead_of_last_words(|| tell_json(&error));
+                let _ = interrupts::instead_of_exit_message(|| tell_json(&error));
             }
             if matches!(error.downcast_ref(), Some(wglm_engine::Error::Cancelled)) {
                 return interrupts::INTERRUPTED.into();
@@ -114,7 +114,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
 
 /// Prints an error as a JSON object, unless the command has printed something already.
 fn tell_json(error: &anyhow::Error) -> anyhow::Result<()> {
-    if output::has_spoken() { Ok(()) } else { output::lines([failure::as_json(error)]) }
+    if output::has_printed() { Ok(()) } else { output::lines([failure::as_json(error)]) }
 }
 
 /// Makes macOS more patient with GPU work that keeps the screen waiting, as llama.cpp does (ggml-metal.cpp) and mlx's

@@ -23,10 +23,10 @@ const USUAL_COLUMNS: usize = 80;
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Whether anything was written to stdout, successfully or not.
-static SPOKEN: AtomicBool = AtomicBool::new(false);
+static WROTE_STDOUT: AtomicBool = AtomicBool::new(false);
 
-pub fn has_spoken() -> bool {
-    SPOKEN.load(Ordering::Relaxed)
+pub fn has_printed() -> bool {
+    WROTE_STDOUT.load(Ordering::Relaxed)
 }
 
 /// Makes stderr receive only errors from now on.
@@ -80,7 +80,7 @@ pub fn prompt(text: &str) {
 
 /// Writes text to stdout and flushes it.
 pub fn say(text: &str) -> anyhow::Result<()> {
-    SPOKEN.store(true, Ordering::Relaxed);
+    WROTE_STDOUT.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     let text = shown(text, &out);
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
@@ -89,7 +89,7 @@ pub fn say(text: &str) -> anyhow::Result<()> {
 /// Writes a line to stdout as the last one, unless something else was written. No other thread can write after it.
 pub fn last_line(line: impl fmt::Display) {
     let mut out = io::stdout().lock();
-    if SPOKEN.swap(true, Ordering::Relaxed) {
+    if WROTE_STDOUT.swap(true, Ordering::Relaxed) {
         return;
     }
     let line = line.to_string();
@@ -100,7 +100,7 @@ pub fn last_line(line: impl fmt::Display) {
 
 /// Writes lines to stdout.
 pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<()> {
-    SPOKEN.store(true, Ordering::Relaxed);
+    WROTE_STDOUT.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     let written = lines.into_iter().try_for_each(|line| {
         let line = line.to_string();
@@ -175,11 +175,11 @@ pub fn colour() -> bool {
 }
 
 /// Writes thinking and statistics to stderr, in faint text if there is colour.
-pub struct Aside {
+pub struct FaintText {
     colour: bool,
 }
 
-impl Aside {
+impl FaintText {
     /// Uses faint text if [`colour`] allows it.
     pub fn new() -> Self {
         Self { colour: colour() }

@@ -7,7 +7,7 @@ use wglm_engine::{DraftKind, Event, Model};
 
 /// How often the GPU may be lost during one reply. Each time costs a load of the model, and a GPU that is lost
 /// repeatedly will not finish the reply.
-const MOST: usize = 2;
+const MAX_GPU_LOSSES: usize = 2;
 
 #[derive(Debug, Clone)]
 pub struct Reloader {
@@ -37,7 +37,7 @@ impl Reloader {
 impl<R> Unbroken<'_, R> {
     /// Moves the reply to a new device. If that is lost as well, the next one is tried.
     fn recover(&mut self, mut lost: anyhow::Error) -> anyhow::Result<()> {
-        while model::is_lost(&lost) && self.losses < MOST {
+        while model::is_lost(&lost) && self.losses < MAX_GPU_LOSSES {
             self.losses += 1;
             output::interject(format_args!("note: {lost}; wglm does that now, and the reply then continues"));
             match self.move_on() {

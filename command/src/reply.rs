@@ -2,7 +2,7 @@
 
 use super::args::ShowArgs;
 use super::interrupts::{self, INTERRUPTED};
-use super::output::{self, Aside};
+use super::output::{self, FaintText};
 use super::wrap::Wrapper;
 use super::{failure, terminal};
 use serde::Serialize;
@@ -103,7 +103,7 @@ impl CollectedReply {
         events: impl Iterator<Item = Result<Event, E>>,
         view: View,
     ) -> anyhow::Result<()> {
-        let (aside, wrapper) = (Aside::new(), Wrapper::default());
+        let (aside, wrapper) = (FaintText::new(), Wrapper::default());
         let mut display = ReplyDisplay { aside, view, section: Section::Start, wrapper };
         let shown = self.follow(events, &mut display);
         let shown = shown.and(display.turn(Section::End));
@@ -223,7 +223,7 @@ impl CollectedReply {
         Ok(serde_json::to_string(&object)?)
     }
 
-    fn figures(&self, aside: &Aside) {
+    fn figures(&self, aside: &FaintText) {
         let Some(stats) = self.parts().stats else { return };
         let ended = match (self.without_answer(), self.cut()) {
             (Some(why), _) => format!(", {why}: no answer"),
@@ -269,7 +269,7 @@ enum Section {
 }
 
 struct ReplyDisplay {
-    aside: Aside,
+    aside: FaintText,
     view: View,
     section: Section,
     /// Wraps the current section, and holds its incomplete word.

@@ -21,12 +21,12 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut reply = CollectedReply::new(args.talk.constraint.form());
     if args.json {
         let reply = reply.clone();
-        interrupts::set_last_words(move || drop(tell(&reply, None)));
+        interrupts::set_exit_message(move || drop(tell(&reply, None)));
     }
     interrupts::listen(false)?;
     let answered = answer(&args, &cancel, &mut reply);
     if args.json {
-        interrupts::instead_of_last_words(|| tell(&reply, answered.as_ref().err()))?;
+        interrupts::instead_of_exit_message(|| tell(&reply, answered.as_ref().err()))?;
     }
     answered.map(|()| reply.code())
 }

@@ -225,7 +225,7 @@ impl DiskCache {
     /// than its owner may open; everywhere for a limit of 0. [`Error::Io`], also if another process holds the folder's
     /// lock for 20 seconds, or if pages above the limit cannot be removed; [`Error::NoThread`].
     pub fn open(folder: impl AsRef<Path>, most_bytes: u64) -> Result<Self> {
-        Self::open_with(folder, most_bytes, queue::MOST.min(most_bytes / 2))
+        Self::open_with(folder, most_bytes, queue::MAX_QUEUED_BYTES.min(most_bytes / 2))
     }
 
     /// The same, with a limit of the bytes that wait for the disk. For tests.
@@ -344,8 +344,8 @@ impl DiskCache {
         }
     }
 
-    /// Whether nothing is to be stored for a time, because the disk has failed, at present, because it does not respond,
-    /// or ever, because the thread has panicked.
+    /// Whether nothing is to be stored for a time, because the disk has failed, at present, because it does not
+    /// respond, or ever, because the thread has panicked.
     pub(crate) fn is_failing(&self) -> bool {
         let Shared { failing, reads, queue, .. } = &*self.owner.shared;
         failing.is_now() || lock(reads).hang() || queue.is_abandoned()

@@ -41,7 +41,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
 use crate::plan::Plan;
-use crate::threads::stoppable_too;
+use crate::threads::with_nested_stop_signal;
 use guesses::Drafter;
 use parts::Parts;
 use pool_state::PoolState;
@@ -289,7 +289,7 @@ impl Session {
 /// [pause](crate::gpu::Gpu::pause).
 fn heeding<T>(cancel: &Cancel, work: impl FnOnce() -> T) -> T {
     let cancel = cancel.clone();
-    stoppable_too(move || cancel.is_cancelled(), work)
+    with_nested_stop_signal(move || cancel.is_cancelled(), work)
 }
 
 impl std::fmt::Debug for Session {

@@ -12,7 +12,7 @@ mod lookup;
 mod planner;
 
 pub(crate) use lookup::{Continuation, Lookup};
-pub(crate) use planner::{DraftPlanner, Evidence, Offer, Wish};
+pub(crate) use planner::{DraftEstimate, DraftOffer, DraftPlanner, DraftSource};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -26,10 +26,10 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const STACK: usize = 8 << 20;
 
 /// A callback that decides whether work continues. It is called between two steps of the work; an error ends the work.
-pub type GoOn<'a> = dyn FnMut() -> Result<()> + 'a;
+pub type StopCheck<'a> = dyn FnMut() -> Result<()> + 'a;
 
 /// A job for a worker thread. The job should call the callback as often as it can.
-pub type Job<'a> = Box<dyn FnOnce(&mut GoOn<'_>) -> Result<()> + Send + 'a>;
+pub type Job<'a> = Box<dyn FnOnce(&mut StopCheck<'_>) -> Result<()> + Send + 'a>;
 
 thread_local! {
     /// Returns whether the work of this thread should stop.
@@ -37,8 +37,8 @@ thread_local! {
 }
 
 /// Runs work that should stop once `stopped` returns true. Deep inside calls that take no callback, the work asks
-/// [`is_to_stop`] while it waits for something other than the GPU.
-pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+/// [`should_stop`] while it waits for something other than the GPU.
+pub fn with_stop_signal<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
     struct Restore(Option<Rc<dyn Fn() -> bool>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -49,14 +49,15 @@ pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() ->
     work()
 }
 
-/// Runs work that should stop once `stopped` returns true, or once the work that encloses it should: see [`stoppable`].
-pub fn stoppable_too<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+/// Runs work that should stop once `stopped` returns true, or once the work that encloses it should: see
+/// [`with_stop_signal`].
+pub fn with_nested_stop_signal<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
     let outer = STOPPED.with_borrow(Clone::clone);
-    stoppable(move || stopped() || outer.as_ref().is_some_and(|stopped| stopped()), work)
+    with_stop_signal(move || stopped() || outer.as_ref().is_some_and(|stopped| stopped()), work)
 }
 
-/// Whether the work of this thread should stop: see [`stoppable`].
-pub fn is_to_stop() -> bool {
+/// Whether the work of this thread should stop: see [`with_stop_signal`].
+pub fn should_stop() -> bool {
     let stopped = STOPPED.with_borrow(Clone::clone);
     stopped.is_some_and(|stopped| stopped())
 }
@@ -87,22 +88,22 @@ pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
     }
 }
 
-/// Runs a job on a thread of its own, so that the calling thread can call `go_on` at short intervals whatever the job
-/// does. When the job itself calls `go_on`, it waits for the answer. After a refusal `go_on` is not called again. If
-/// the system refuses the thread, the calling one does the job.
+/// Runs a job on a thread of its own, so that the calling thread can call `check_stop` at short intervals whatever the
+/// job does. When the job itself calls `check_stop`, it waits for the answer. After a refusal `check_stop` is not
+/// called again. If the system refuses the thread, the calling one does the job.
 ///
 /// # Errors
-/// The error of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
+/// The error of `check_stop`, otherwise that of the job; [`Error::Worker`] if it panics.
 pub fn beside<T: Send>(
     doing: &'static str,
-    job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
-    go_on: &mut GoOn<'_>,
+    job: impl FnOnce(&mut StopCheck<'_>) -> Result<T> + Send,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<T> {
     let (stop, job) = (Arc::new(AtomicBool::new(false)), Mutex::new(Some(job)));
     let died = || Error::Worker { doing };
-    let run = |go_on: &mut GoOn<'_>| {
+    let run = |check_stop: &mut StopCheck<'_>| {
         let job = lock(&job).take().ok_or_else(died)?;
-        catch_unwind(AssertUnwindSafe(|| job(go_on))).unwrap_or_else(|_| Err(died()))
+        catch_unwind(AssertUnwindSafe(|| job(check_stop))).unwrap_or_else(|_| Err(died()))
     };
     let (mut refused, mut done) = (None, None);
     scope(|scope| {
@@ -113,7 +114,7 @@ pub fn beside<T: Send>(
                 Ok(()) => answered.recv().unwrap_or(Err(Error::Cancelled)),
                 Err(_) => Err(Error::Cancelled),
             };
-            stoppable(move || stopped.load(Ordering::Relaxed), || run(&mut relay))
+            with_stop_signal(move || stopped.load(Ordering::Relaxed), || run(&mut relay))
         };
         let spawned = Builder::new().name(format!("wglm {doing}")).stack_size(STACK).spawn_scoped(scope, relayed);
         let Ok(worker) = spawned.inspect_err(|reason| tracing::warn!("cannot start a thread for {doing}: {reason}"))
@@ -125,7 +126,7 @@ pub fn beside<T: Send>(
             if matches!(request, Err(RecvTimeoutError::Disconnected)) {
                 break;
             }
-            refused = refused.take().or_else(|| go_on().err());
+            refused = refused.take().or_else(|| check_stop().err());
             stop.store(refused.is_some(), Ordering::Relaxed);
             if request.is_ok() {
                 let _ = answers.send(if refused.is_some() { Err(Error::Cancelled) } else { Ok(()) });
@@ -134,24 +135,24 @@ pub fn beside<T: Send>(
         done = worker.join().ok();
     });
     refused.map_or(Ok(()), Err)?;
-    done.unwrap_or_else(|| run(go_on))
+    done.unwrap_or_else(|| run(check_stop))
 }
 
-/// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs. `go_on`
-/// is always called on the calling thread: whenever a job or `here` asks, and at short intervals while the calling
-/// thread waits. After a failure, or once `go_on` refuses, every job is stopped the next time it asks, and `go_on` is
-/// not called again.
+/// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs.
+/// `check_stop` is always called on the calling thread: whenever a job or `here` asks, and at short intervals while the
+/// calling thread waits. After a failure, or once `check_stop` refuses, every job is stopped the next time it asks, and
+/// `check_stop` is not called again.
 ///
 /// # Errors
-/// The error of `go_on`; otherwise that of the first job that failed, in the order of `jobs`; otherwise that of `here`.
-/// A job that panics fails with [`Error::Worker`].
+/// The error of `check_stop`; otherwise that of the first job that failed, in the order of `jobs`; otherwise that of
+/// `here`. A job that panics fails with [`Error::Worker`].
 pub fn work<'a, T>(
     doing: &'static str,
     jobs: Vec<Job<'a>>,
-    here: impl FnOnce(&mut GoOn<'_>) -> Result<T>,
-    go_on: &mut GoOn<'_>,
+    here: impl FnOnce(&mut StopCheck<'_>) -> Result<T>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<T> {
-    work_on(jobs.len(), doing, jobs, here, go_on)
+    work_on(jobs.len(), doing, jobs, here, check_stop)
 }
 
 /// Like [`work`], with at most `threads` threads besides the calling one.
@@ -159,15 +160,15 @@ fn work_on<'a, T>(
     threads: usize,
     doing: &'static str,
     jobs: Vec<Job<'a>>,
-    here: impl FnOnce(&mut GoOn<'_>) -> Result<T>,
-    go_on: &mut GoOn<'_>,
+    here: impl FnOnce(&mut StopCheck<'_>) -> Result<T>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<T> {
     let (total, queue) = (jobs.len(), Mutex::new(jobs.into_iter().enumerate().collect()));
     let pool = ThreadPool { doing, queue, failures: Mutex::default(), stop: Arc::default() };
     let mut refused = None;
     let mut ask = || {
         pool.going()?;
-        go_on().map_err(|error| {
+        check_stop().map_err(|error| {
             pool.stop.store(true, Ordering::Relaxed);
             refused = Some(error);
             Error::Cancelled
@@ -190,7 +191,7 @@ fn work_on<'a, T>(
         }
         while !matches!(asked.recv_timeout(ASK_EVERY), Err(RecvTimeoutError::Disconnected)) {
             let _ = ask(); // a refusal has already stopped the pool
-            asked.try_iter().for_each(drop); // one answer serves all: a slow `go_on` must not delay the jobs
+            asked.try_iter().for_each(drop); // one answer serves all: a slow `check_stop` must not delay the jobs
         }
         workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| pool.fail(total, pool.died())));
         done
@@ -220,11 +221,11 @@ impl<'a> ThreadPool<'a> {
     ) -> Option<ScopedJoinHandle<'scope, ()>> {
         let stop = self.stop.clone();
         let work = move || {
-            let mut go_on = || {
+            let mut check_stop = || {
                 ask();
                 self.going()
             };
-            stoppable(move || stop.load(Ordering::Relaxed), || self.work(&mut go_on));
+            with_stop_signal(move || stop.load(Ordering::Relaxed), || self.work(&mut check_stop));
         };
         let spawned = Builder::new().name(format!("wglm {}", self.doing)).spawn_scoped(scope, work);
         spawned.inspect_err(|reason| tracing::warn!("cannot start another thread for {}: {reason}", self.doing)).ok()
@@ -235,14 +236,14 @@ impl<'a> ThreadPool<'a> {
     }
 
     /// Takes and runs jobs until none is left.
-    fn work(&self, go_on: &mut GoOn<'_>) {
+    fn work(&self, check_stop: &mut StopCheck<'_>) {
         loop {
             let next = lock(&self.queue).pop_front();
             let Some((place, job)) = next else { return };
             if self.going().is_err() {
                 return;
             }
-            let done = catch_unwind(AssertUnwindSafe(|| job(go_on))).unwrap_or_else(|_| Err(self.died()));
+            let done = catch_unwind(AssertUnwindSafe(|| job(check_stop))).unwrap_or_else(|_| Err(self.died()));
             done.unwrap_or_else(|error| self.fail(place, error));
         }
     }
@@ -272,8 +273,8 @@ mod tests {
 
     /// Jobs that each add one to `count`.
     fn counting(count: &AtomicUsize, jobs: usize) -> Vec<Job<'_>> {
-        let job = |go_on: &mut GoOn<'_>| {
-            go_on()?;
+        let job = |check_stop: &mut StopCheck<'_>| {
+            check_stop()?;
             count.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
@@ -284,10 +285,10 @@ mod tests {
         Box::new(|_| Err(error))
     }
 
-    /// A job that ends only when `go_on` refuses.
-    fn endless(go_on: &mut GoOn<'_>) -> Result<()> {
+    /// A job that ends only when `check_stop` refuses.
+    fn endless(check_stop: &mut StopCheck<'_>) -> Result<()> {
         loop {
-            go_on()?;
+            check_stop()?;
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -301,58 +302,58 @@ mod tests {
     fn every_job_is_done_once_on_any_number_of_threads() -> Result<()> {
         for threads in [0, 1, 2, 7] {
             let (count, mut asked) = (AtomicUsize::new(0), 0);
-            let mut go_on = || {
+            let mut check_stop = || {
                 asked += 1;
                 Ok(())
             };
-            let here = work_on(threads, "counting", counting(&count, 7), |_| Ok(current().id()), &mut go_on)?;
+            let here = work_on(threads, "counting", counting(&count, 7), |_| Ok(current().id()), &mut check_stop)?;
             assert_eq!((count.into_inner(), here), (7, current().id()), "on {threads} threads");
             assert!(asked >= if threads == 0 { 7 } else { 1 }, "on {threads} threads, asked {asked} times");
         }
         Ok(())
     }
 
-    /// After a refusal `go_on` is not called again and no further job starts.
+    /// After a refusal `check_stop` is not called again and no further job starts.
     #[test]
     fn a_refusal_ends_everything() {
         for threads in [0, 1, 3] {
             let mut asked = 0;
-            let mut go_on = || {
+            let mut check_stop = || {
                 asked += 1;
                 if asked < 3 { Ok(()) } else { Err(full()) }
             };
             let jobs: Vec<Job<'_>> = (0..3).map(|_| Box::new(endless) as Job<'_>).collect();
-            let found = work_on(threads, "waiting", jobs, |_| Ok(()), &mut go_on);
+            let found = work_on(threads, "waiting", jobs, |_| Ok(()), &mut check_stop);
             assert!(matches!(found, Err(Error::ContextFull { .. })), "on {threads} threads: {found:?}");
             assert_eq!(asked, 3, "on {threads} threads");
         }
     }
 
-    /// `go_on` is called on the calling thread, even if the job never asks, and a refusal ends the job.
+    /// `check_stop` is called on the calling thread, even if the job never asks, and a refusal ends the job.
     #[test]
     fn a_job_beside_asks_on_the_calling_thread() -> Result<()> {
         let (here, mut asked) = (current().id(), 0);
-        let mut go_on = || {
+        let mut check_stop = || {
             assert_eq!(current().id(), here);
             asked += 1;
             Ok(())
         };
-        let there = beside("working", |go_on| go_on().map(|()| current().id()), &mut go_on)?;
+        let there = beside("working", |check_stop| check_stop().map(|()| current().id()), &mut check_stop)?;
         assert!(there != here && asked >= 1, "{asked}");
 
         let (started, mut asked) = (AtomicBool::new(false), 0);
-        let silent = |_: &mut GoOn<'_>| {
+        let silent = |_: &mut StopCheck<'_>| {
             started.store(true, Ordering::Relaxed);
-            while !is_to_stop() {
+            while !should_stop() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(())
         };
-        let mut go_on = || {
+        let mut check_stop = || {
             asked += 1;
             if asked == 3 { Err(full()) } else { Ok(()) }
         };
-        assert!(matches!(beside("working", silent, &mut go_on), Err(Error::ContextFull { .. })));
+        assert!(matches!(beside("working", silent, &mut check_stop), Err(Error::ContextFull { .. })));
         assert_eq!((asked, started.into_inner()), (3, true));
         assert!(matches!(beside("working", endless, &mut || Err(full())), Err(Error::ContextFull { .. })));
         Ok(())
@@ -361,26 +362,26 @@ mod tests {
     #[test]
     #[allow(clippy::panic)]
     fn a_job_beside_that_panics_is_a_failure() {
-        let panics = |_: &mut GoOn<'_>| -> Result<()> { panic!("on purpose") };
+        let panics = |_: &mut StopCheck<'_>| -> Result<()> { panic!("on purpose") };
         assert!(matches!(beside("failing", panics, &mut || Ok(())), Err(Error::Worker { doing: "failing" })));
     }
 
-    /// While the calling thread waits for a job that never asks, it calls `go_on` by itself.
+    /// While the calling thread waits for a job that never asks, it calls `check_stop` by itself.
     #[test]
     fn the_caller_is_asked_while_it_waits() -> Result<()> {
         let (ended, mut asked) = (AtomicBool::new(false), 0);
-        let wait = |_: &mut GoOn<'_>| {
+        let wait = |_: &mut StopCheck<'_>| {
             while !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(())
         };
-        let mut go_on = || {
+        let mut check_stop = || {
             asked += 1;
             ended.store(asked == 3, Ordering::Relaxed);
             Ok(())
         };
-        work("waiting", vec![Box::new(wait)], |_| Ok(()), &mut go_on)
+        work("waiting", vec![Box::new(wait)], |_| Ok(()), &mut check_stop)
     }
 
     /// The error returned is the original failure, not that of a job which was stopped because of it.
@@ -391,8 +392,8 @@ mod tests {
                 if threads == 2 { vec![Box::new(endless) as Job<'_>, failing(full())] } else { vec![failing(full())] };
             let found = work_on(threads, "failing", jobs, |_| Ok(()), &mut || Ok(()));
             assert!(matches!(found, Err(Error::ContextFull { .. })), "on {threads} threads: {found:?}");
-            let here = |_: &mut GoOn<'_>| -> Result<()> { Err(full()) };
-            let found = work_on(threads, "failing", vec![Box::new(|go_on| go_on())], here, &mut || Ok(()));
+            let here = |_: &mut StopCheck<'_>| -> Result<()> { Err(full()) };
+            let found = work_on(threads, "failing", vec![Box::new(|check_stop| check_stop())], here, &mut || Ok(()));
             assert!(matches!(found, Err(Error::ContextFull { .. })), "on {threads} threads: {found:?}");
         }
     }

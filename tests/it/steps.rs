@@ -65,7 +65,7 @@ fn targets() -> Vec<Target> {
 /// The batches of the full shape for which the bound is tested, and those for which the logits of every token are
 /// wanted: as many tokens as have space for their logits.
 fn batches() -> Vec<(usize, Outputs)> {
-    let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MOST].map(|tokens| (tokens, Outputs::Last));
+    let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MAX_CHUNK].map(|tokens| (tokens, Outputs::Last));
     last.into_iter().chain([(32, Outputs::All), (128, Outputs::All)]).collect()
 }
 
@@ -115,7 +115,7 @@ fn extended_parts_add_up_and_share_shaders() {
     let cache = CacheShape { context: CONTEXT, ty: CacheType::F16 };
     for target in &targets() {
         let token = plan_token(&file, &config, cache, target).unwrap();
-        for tokens in [32, 512, PromptOptions::MOST] {
+        for tokens in [32, 512, PromptOptions::MAX_CHUNK] {
             let plan = |limit, depth| {
                 let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
                 plan_batch(&config, &token, &Target { limit, ..target.clone() }, shape).unwrap().plan

@@ -30,7 +30,7 @@ const MORE_IF_MIXED: usize = 10;
 const MORE_IF_BYTES: usize = 8;
 /// How many more are needed if chunks are so large that keys and values are expanded: to expand them, and to attend
 /// over them.
-const MORE_IF_WRITTEN_OUT: usize = 2;
+const MORE_IF_EXPANDED: usize = 2;
 
 /// A shape with smaller numbers, in which every format still has whole blocks.
 fn small() -> Shape {
@@ -87,7 +87,7 @@ fn shaders(file: &Gguf, target: &Target, ty: CacheType, chunk: usize) -> Shaders
 fn use_the_same_kernels(few: &Gguf, all: &Gguf) {
     for (target, ty) in targets().iter().filter(|(_, ty)| *ty == CacheType::F16) {
         let [few, all] = [few, all].map(|file| -> HashSet<Variant> {
-            shaders(file, target, *ty, PromptOptions::MOST).all().into_iter().collect()
+            shaders(file, target, *ty, PromptOptions::MAX_CHUNK).all().into_iter().collect()
         });
         let different: Vec<&str> = few.symmetric_difference(&all).map(|variant| variant.label.as_str()).collect();
         assert_eq!(different, [""; 0], "{target:?}");
@@ -211,7 +211,7 @@ fn extended_a_conversation_takes_few_pipelines() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
     let (plain, _) = hole(&dirs[0], &Shape::glm(2));
     for (name, file) in [("Q4_0", plain), ("mixed", mixed(&dirs[1], MIXED_LAYERS))] {
-        for ((target, ty), chunk) in targets().iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
+        for ((target, ty), chunk) in targets().iter().flat_map(|of| [512, PromptOptions::MAX_CHUNK].map(|c| (of, c))) {
             let shaders = shaders(&file, target, *ty, chunk);
             let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
             let Target { team, arithmetic, matrices, tilings, .. } = target;
@@ -226,7 +226,7 @@ fn extended_a_conversation_takes_few_pipelines() {
             let most = if shared { CONVERSATION_WITH_SHARED } else { CONVERSATION };
             let most = most + if name == "mixed" { MORE_IF_MIXED } else { 0 };
             let most = most + if *arithmetic == Arithmetic::Int { MORE_IF_BYTES } else { 0 };
-            let most = most + if chunk == PromptOptions::MOST { MORE_IF_WRITTEN_OUT } else { 0 };
+            let most = most + if chunk == PromptOptions::MAX_CHUNK { MORE_IF_EXPANDED } else { 0 };
             assert!(shaders.count() <= most && prompts > 0 && sampling > 0, "{what}");
         }
     }
@@ -282,7 +282,7 @@ fn the_largest_chunks_are_planned() {
             let target = &Target { team: Team::Subgroup, matrices, ..Target::default() };
             let token = plan_token(&file, &config, cache, target).unwrap();
             for depth in [0, 8192] {
-                let shape = BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth };
+                let shape = BatchShape { rows: PromptOptions::MAX_CHUNK, outputs: Outputs::Last, depth };
                 let planned = plan_batch(&config, &token, target, shape);
                 assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
             }

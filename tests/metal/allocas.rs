@@ -55,7 +55,7 @@ fn shaders_of(file: &Gguf, context: usize, chunk: usize) -> HashSet<Variant> {
 fn texts() -> Vec<Text> {
     let dir = TempDir::new().unwrap();
     let mut variants = shaders_of(&fable(), 300, 512);
-    variants.extend(shaders_of(&full_with_block(&dir), 202_752, PromptOptions::MOST));
+    variants.extend(shaders_of(&full_with_block(&dir), 202_752, PromptOptions::MAX_CHUNK));
     let wanted = std::env::var("KERNEL").unwrap_or_default();
     variants.retain(|variant| wanted.split(',').any(|name| variant.label.contains(name)));
     let text = |variant: &Variant| Text::of(&Shader::of(variant).unwrap()).unwrap();

@@ -175,9 +175,9 @@ fn accepted(error: wglm_engine::Error) -> String {
 
 /// Parses a prompt batch size, which is limited to the sizes of plans.
 fn together(text: &str) -> Result<usize, String> {
-    let range = 1..=PromptOptions::MOST;
+    let range = 1..=PromptOptions::MAX_CHUNK;
     let count = text.parse().ok().filter(|count| range.contains(count));
-    count.ok_or_else(|| format!("expected a number from 1 to {}", PromptOptions::MOST))
+    count.ok_or_else(|| format!("expected a number from 1 to {}", PromptOptions::MAX_CHUNK))
 }
 
 impl FileArgs {

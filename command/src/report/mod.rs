@@ -25,7 +25,7 @@ mod system;
 use super::args::ReportArgs;
 use super::interrupts::{self, OnInterrupt};
 use super::model;
-use super::output::{self, Aside};
+use super::output::{self, FaintText};
 use file::ReportFile;
 use private::Private;
 use process::{Ended, Limits};
@@ -56,7 +56,7 @@ pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
     let mut report = Report {
         file: ReportFile::create(args.out.as_deref(), Private::of_environment(args.model.as_deref()))?,
         args: &args,
-        aside: Aside::new(),
+        aside: FaintText::new(),
         summary: Vec::new(),
     };
     report.write()
@@ -65,7 +65,7 @@ pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
 struct Report<'a> {
     args: &'a ReportArgs,
     file: ReportFile,
-    aside: Aside,
+    aside: FaintText,
     summary: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl Report<'_> {
         let mut from = 0;
         for failed in 1.. {
             let whole = limits.whole.saturating_sub(start.elapsed());
-            let mut seen = Seen { from, ..Seen::default() };
+            let mut seen = StageOutput { from, ..StageOutput::default() };
             let ended = self.run(stage, Limits { whole, ..limits }, &mut seen)?;
             if let Some(trouble) = seen.trouble(&ended) {
                 self.file.line(&format!("\n{name} {trouble}"))?;
@@ -116,7 +116,12 @@ impl Report<'_> {
     }
 
     /// Runs a stage's process from an item on. It gets the silence in addition to its time, to end on its own.
-    fn run(&mut self, stage: &Stage, Limits { whole, silence }: Limits, seen: &mut Seen) -> anyhow::Result<Ended> {
+    fn run(
+        &mut self,
+        stage: &Stage,
+        Limits { whole, silence }: Limits,
+        seen: &mut StageOutput,
+    ) -> anyhow::Result<Ended> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["report", "--stage", &stage.name(), "--from", &seen.from.to_string()]);
         command.args(["--seconds", &whole.as_secs_f32().to_string()]);
@@ -173,7 +178,7 @@ fn passed_on(args: &ReportArgs) -> Vec<OsString> {
 
 /// What the lines of a stage's process have reported.
 #[derive(Default)]
-struct Seen {
+struct StageOutput {
     /// The first item of the process.
     from: usize,
     /// The last item that it began.
@@ -183,7 +188,7 @@ struct Seen {
     error: Option<String>,
 }
 
-impl Seen {
+impl StageOutput {
     /// Takes a line. The line of an item begins with its index in brackets.
     fn line(&mut self, line: &str) {
         let index =
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn items_and_errors_are_seen() {
-        let mut seen = Seen::default();
+        let mut seen = StageOutput::default();
         for line in ["[3] mul_mv", "| a row |", "", "[4] sample: ", "error: no memory", "hint: none"] {
             seen.line(line);
         }

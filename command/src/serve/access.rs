@@ -3,7 +3,7 @@
 //! name, because an attacker can make a name resolve to this machine (DNS rebinding). What a page can send
 //! without a preflight request, such as forms and links, is recognised by the headers that browsers add.
 
-use super::client::{Client, Network, Who};
+use super::client::{Client, ClientId, Network};
 use super::failure::Failure;
 use super::host::Host;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
@@ -47,12 +47,12 @@ impl Access {
         self.check_host(request)?;
         self.check_origin(headers)?;
         self.check_page(request.method(), headers)?;
-        let nobody = Client { who: Who::Network(network), cache: 0 };
+        let nobody = Client { who: ClientId::Network(network), cache: 0 };
         if self.keys.is_empty() || request.method() == Method::OPTIONS || OPEN.contains(&path) {
             return Ok(nobody);
         }
         let key = self.check_key(headers)?;
-        Ok(Client { who: Who::Key(key), cache: if self.share_cache { 0 } else { cache_of(&self.keys[key]) } })
+        Ok(Client { who: ClientId::Key(key), cache: if self.share_cache { 0 } else { cache_of(&self.keys[key]) } })
     }
 
     /// A request has exactly one host, or none before HTTP/1.1. If its first line names a host as well, both are
@@ -174,7 +174,7 @@ fn cache_of(key: &str) -> u64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Access, Network, Who};
+    use super::{Access, ClientId, Network};
     use axum::http::{Request, Version};
 
     const NETWORK: Network = Network::V4(1);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(status(&access, "/v1/models", &[("authorization", "bearer one")]), 200);
         assert_eq!(status(&access, "/v1/models", &[("x-api-key", "one")]), 200);
         let who = |key: &str| access.check(&request("GET", "/v1/models", &[("x-api-key", key)]), NETWORK).unwrap();
-        assert_eq!((who("one").who, who("other").who), (Who::Key(0), Who::Key(1)));
+        assert_eq!((who("one").who, who("other").who), (ClientId::Key(0), ClientId::Key(1)));
         assert_ne!(who("one").cache, who("other").cache);
         for wrong in ["Bearer on", "Bearer ones", "Basic one", "one", "Bearer "] {
             assert_eq!(status(&access, "/v1/models", &[("authorization", wrong)]), 401, "{wrong}");

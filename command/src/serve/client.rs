@@ -30,7 +30,7 @@ impl Network {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum ClientId {
     /// The index of its key among the server's keys.
     Key(usize),
     Network(Network),
@@ -38,7 +38,7 @@ pub enum Who {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    pub who: Who,
+    pub who: ClientId,
     /// Clients with the same number share the KV cache.
     pub cache: u64,
 }
@@ -71,7 +71,7 @@ impl Caller {
     pub fn current() -> Self {
         let nobody = || {
             let network = Network::V4(0);
-            Self { client: Client { who: Who::Network(network), cache: 0 }, link: Arc::new(Link::new(network)) }
+            Self { client: Client { who: ClientId::Network(network), cache: 0 }, link: Arc::new(Link::new(network)) }
         };
         CALLER.try_with(Clone::clone).unwrap_or_else(|_| nobody())
     }
@@ -79,17 +79,17 @@ impl Caller {
 
 /// The number of requests of each client that are under way.
 #[derive(Debug, Default)]
-pub struct UnderWay(Arc<Mutex<HashMap<Who, usize>>>);
+pub struct UnderWay(Arc<Mutex<HashMap<ClientId, usize>>>);
 
 /// A request that is under way, until it is dropped.
 pub struct Request {
-    all: Arc<Mutex<HashMap<Who, usize>>>,
-    who: Who,
+    all: Arc<Mutex<HashMap<ClientId, usize>>>,
+    who: ClientId,
 }
 
 impl UnderWay {
     /// Counts a request, unless its client has `most` under way; 0 for no limit.
-    pub fn begin(&self, who: Who, most: usize) -> Option<Request> {
+    pub fn begin(&self, who: ClientId, most: usize) -> Option<Request> {
         let mut all = lock(&self.0);
         let count = all.entry(who).or_default();
         if most > 0 && *count >= most {
@@ -115,7 +115,7 @@ impl Drop for Request {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Network, UnderWay, Who};
+    use super::{ClientId, Network, UnderWay};
 
     #[test]
     fn a_network_belongs_to_one_client() {
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn requests_count_while_they_are_under_way() {
-        let (requests, who) = (UnderWay::default(), Who::Key(0));
+        let (requests, who) = (UnderWay::default(), ClientId::Key(0));
         let held = [requests.begin(who, 2).unwrap(), requests.begin(who, 2).unwrap()];
         assert!(requests.begin(who, 2).is_none() && requests.begin(who, 0).is_some());
-        assert!(requests.begin(Who::Key(1), 2).is_some(), "of another client");
+        assert!(requests.begin(ClientId::Key(1), 2).is_some(), "of another client");
         drop(held);
         assert!(requests.begin(who, 1).is_some() && requests.0.lock().unwrap().is_empty());
     }

@@ -56,7 +56,7 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 /// and then drops its copy of `open`.
 pub async fn accept(
     listener: TcpListener,
-    door: Arc<Door>,
+    door: Arc<ConnectionLimiter>,
     serving: Serving,
     mut closing: watch::Receiver<bool>,
     open: tokio::sync::mpsc::Sender<()>,
@@ -112,7 +112,7 @@ fn refuse(stream: TcpStream, failure: &Failure, refused: &Arc<Semaphore>) {
 
 /// All connections, and their limits.
 #[derive(Debug)]
-pub struct Door {
+pub struct ConnectionLimiter {
     most: usize,
     /// The maximum number of connections from one network; 0 for no limit.
     most_each: usize,
@@ -127,19 +127,19 @@ struct Links {
 }
 
 /// A connection, which counts as open until this is dropped.
-pub struct Entry {
-    door: Arc<Door>,
+pub struct ConnectionGuard {
+    door: Arc<ConnectionLimiter>,
     number: u64,
     link: Arc<Link>,
 }
 
-impl Door {
+impl ConnectionLimiter {
     pub fn new(most: usize, most_each: usize) -> Arc<Self> {
         Arc::new(Self { most, most_each, links: Mutex::default() })
     }
 
     /// Admits a connection. If a limit is reached, an idle connection is ended in its favour.
-    fn admit(self: &Arc<Self>, network: Network) -> Result<Entry, Failure> {
+    fn admit(self: &Arc<Self>, network: Network) -> Result<ConnectionGuard, Failure> {
         let mut links = lock(&self.links);
         let own = |link: &Link| link.network == network;
         if self.most_each > 0 && links.count(own) >= self.most_each && !links.end_idle(own) {
@@ -155,7 +155,7 @@ impl Door {
         let (number, link) = (links.count, Arc::new(Link::new(network)));
         links.count += 1;
         links.open.insert(number, link.clone());
-        Ok(Entry { door: self.clone(), number, link })
+        Ok(ConnectionGuard { door: self.clone(), number, link })
     }
 }
 
@@ -174,7 +174,7 @@ impl Links {
     }
 }
 
-impl Drop for Entry {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         lock(&self.door.links).open.remove(&self.number);
     }
@@ -183,13 +183,13 @@ impl Drop for Entry {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Door;
+    use super::ConnectionLimiter;
     use crate::serve::client::Network;
     use crate::serve::link::Phase;
 
     #[test]
     fn connections_of_one_address_are_limited() {
-        let door = Door::new(4, 2);
+        let door = ConnectionLimiter::new(4, 2);
         let status = |network| door.admit(Network::V4(network)).map_err(|failure| failure.status.as_u16());
         let mut held: Vec<_> = [1, 1, 2].map(|network| status(network).ok().unwrap()).into_iter().collect();
         held.iter().for_each(|entry| entry.link.set(Phase::Head));
@@ -203,7 +203,7 @@ mod tests {
         assert!(held[2].link.is_ending() && !held[0].link.is_ending());
         held.clear();
         assert_eq!(door.links.lock().unwrap().open.len(), 0);
-        let door = Door::new(4, 0);
+        let door = ConnectionLimiter::new(4, 0);
         let held: Vec<_> = (0..4).map(|_| door.admit(Network::V4(1)).ok().unwrap()).collect();
         assert_eq!(held.len(), 4, "0 is no limit");
     }

@@ -11,7 +11,7 @@
 //! sixteenth of the budget or when a request is waiting; [`configure_allocator`] does the rest. The allocators of other
 //! systems return large blocks by themselves.
 
-use super::client::{Caller, Who};
+use super::client::{Caller, ClientId};
 use super::failure::Failure;
 use super::lock;
 use axum::body::Bytes;
@@ -33,7 +33,7 @@ const CONNECTION: usize = 128;
 const REST: usize = 32;
 
 /// The minimum memory for requests, in MiB.
-const LEAST: usize = 32;
+const MIN_REQUEST_MIB: usize = 32;
 
 /// The part of the budget for bodies: an eighth.
 const BODIES: usize = 8;
@@ -65,11 +65,11 @@ impl Budgets {
         let fixed = REST + connections.saturating_mul(CONNECTION).div_ceil(MIB);
         let bodies = mib / BODIES;
         let left = mib.saturating_sub(bodies).saturating_sub(fixed);
-        if left < LEAST {
-            let least = (fixed + LEAST) * BODIES / (BODIES - 1) + 1;
+        if left < MIN_REQUEST_MIB {
+            let least = (fixed + MIN_REQUEST_MIB) * BODIES / (BODIES - 1) + 1;
             return Err(format!(
                 "--max-memory: {mib} MiB is too little: {connections} connections may take {fixed} MiB, bodies an eighth of \
-                 it, and requests need {LEAST} MiB; set it to {least}, or lower --max-connections"
+                 it, and requests need {MIN_REQUEST_MIB} MiB; set it to {least}, or lower --max-connections"
             ));
         }
         if body.div_ceil(1 << 20) > bodies {
@@ -96,13 +96,13 @@ struct State {
     /// What was freed and may not have been returned to the system.
     stale: usize,
     /// What each client has.
-    held: HashMap<Who, usize>,
+    held: HashMap<ClientId, usize>,
 }
 
 /// A part of a budget that a request has. Dropping it returns it.
 pub struct Share {
     memory: Arc<Memory>,
-    who: Who,
+    who: ClientId,
     kib: AtomicUsize,
 }
 
@@ -150,7 +150,7 @@ impl Memory {
     }
 
     /// Tries again and again, and takes all or nothing, so that smaller requests succeed meanwhile.
-    async fn wait_for(&self, who: Who, kib: usize) -> Result<(), Failure> {
+    async fn wait_for(&self, who: ClientId, kib: usize) -> Result<(), Failure> {
         if kib > self.total / LARGE {
             return Err(exhausted());
         }
@@ -181,7 +181,7 @@ impl Memory {
     }
 
     /// Takes memory for a client. A client that would have more than half of the budget leaves a quarter free.
-    fn try_acquire(&self, who: Who, kib: usize) -> bool {
+    fn try_acquire(&self, who: ClientId, kib: usize) -> bool {
         let mut state = lock(&self.state);
         let own = state.held.get(&who).copied().unwrap_or(0);
         let reserve = if own + kib > self.total / 2 { self.total / LARGE } else { 0 };
@@ -198,7 +198,7 @@ impl Memory {
         true
     }
 
-    fn give_back(&self, who: Who, kib: usize) {
+    fn give_back(&self, who: ClientId, kib: usize) {
         let mut state = lock(&self.state);
         if let Some(own) = state.held.get_mut(&who) {
             *own = own.saturating_sub(kib);
@@ -415,7 +415,7 @@ pub const VALUE: usize = 256;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Budgets, Memory, ReplyMemory, Size, Who};
+    use super::{Budgets, ClientId, Memory, ReplyMemory, Size};
     use serde_json::json;
     use std::time::Duration;
 
@@ -448,7 +448,7 @@ mod tests {
         let rest = memory.try_take((3 << 18) - (1 << 10)).unwrap();
         let refused = share.resize(2 << 10).err().unwrap().status.as_u16();
         assert_eq!((memory.free(), refused), (1 << 18, 503), "a quarter is left for others");
-        let other = Who::Key(1);
+        let other = ClientId::Key(1);
         assert!(memory.try_acquire(other, 256) && memory.free() == 0);
         memory.give_back(other, 256);
         assert_eq!(share.bytes(), 1 << 10);

@@ -2,7 +2,7 @@
 //! replies displaces the newest waiting reply of the client with the most. So a single client can use the whole queue,
 //! but cannot keep others out.
 
-use super::client::{Client, Who};
+use super::client::{Client, ClientId};
 use super::lock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +14,17 @@ use wglm_engine::Cancel;
 pub struct Entry {
     pub client: Client,
     pub cancel: Cancel,
-    pub marks: Arc<Marks>,
+    pub marks: Arc<ReplyStatus>,
 }
 
 /// What has happened to a reply.
 #[derive(Debug, Default)]
-pub struct Marks {
+pub struct ReplyStatus {
     begun: AtomicBool,
     displaced: AtomicBool,
 }
 
-impl Marks {
+impl ReplyStatus {
     /// Its turn has come.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Marks {
     }
 }
 
-pub struct ReplyPlaces {
+pub struct ReplyPermits {
     most: usize,
     state: Mutex<State>,
 }
@@ -57,20 +57,20 @@ struct State {
 }
 
 /// The place of a reply. Dropping it cancels the reply and frees the place.
-pub struct ReplyPlace {
-    places: Arc<ReplyPlaces>,
+pub struct ReplyPermit {
+    places: Arc<ReplyPermits>,
     number: u64,
     pub entry: Entry,
 }
 
-impl ReplyPlaces {
+impl ReplyPermits {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
     /// Places for several replies of a client, if enough are free or replies of other clients can be displaced.
     /// Otherwise nothing is displaced.
-    pub fn take(self: &Arc<Self>, client: Client, count: usize) -> Option<Vec<ReplyPlace>> {
+    pub fn take(self: &Arc<Self>, client: Client, count: usize) -> Option<Vec<ReplyPermit>> {
         let mut state = lock(&self.state);
         for displaced in state.displaced_by(client.who, count, self.most)? {
             displaced.marks.displaced.store(true, Ordering::Relaxed);
@@ -80,13 +80,13 @@ impl ReplyPlaces {
             let (number, entry) = (state.count, Entry { client, cancel: Cancel::default(), marks: Arc::default() });
             state.count += 1;
             state.entries.insert(number, entry.clone());
-            ReplyPlace { places: self.clone(), number, entry }
+            ReplyPermit { places: self.clone(), number, entry }
         };
         Some((0..count).map(place).collect())
     }
 
     /// Whether a client would get a place.
-    pub fn has_one_for(&self, who: Who) -> bool {
+    pub fn has_one_for(&self, who: ClientId) -> bool {
         lock(&self.state).displaced_by(who, 1, self.most).is_some()
     }
 
@@ -108,7 +108,7 @@ impl ReplyPlaces {
     }
 }
 
-impl Drop for ReplyPlace {
+impl Drop for ReplyPermit {
     fn drop(&mut self) {
         self.entry.cancel.cancel();
         lock(&self.places.state).entries.remove(&self.number);
@@ -123,8 +123,8 @@ impl State {
 
     /// The replies of other clients that a client displaces to get `wanted` places of at most `most`. Each of the other
     /// clients still has at least as many replies then. `None` if they are too few.
-    fn displaced_by(&self, who: Who, wanted: usize, most: usize) -> Option<Vec<&Entry>> {
-        let mut counts: HashMap<Who, usize> = HashMap::new();
+    fn displaced_by(&self, who: ClientId, wanted: usize, most: usize) -> Option<Vec<&Entry>> {
+        let mut counts: HashMap<ClientId, usize> = HashMap::new();
         self.staying().for_each(|entry| *counts.entry(entry.client.who).or_default() += 1);
         let free = most.saturating_sub(counts.values().sum());
         let own = counts.remove(&who).unwrap_or_default();
@@ -146,27 +146,27 @@ impl State {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Client, ReplyPlace, ReplyPlaces, Who};
+    use super::{Client, ClientId, ReplyPermit, ReplyPermits};
     use std::sync::Arc;
 
     fn client(key: usize) -> Client {
-        Client { who: Who::Key(key), cache: 0 }
+        Client { who: ClientId::Key(key), cache: 0 }
     }
 
-    fn take(places: &Arc<ReplyPlaces>, key: usize) -> Option<ReplyPlace> {
+    fn take(places: &Arc<ReplyPermits>, key: usize) -> Option<ReplyPermit> {
         places.take(client(key), 1)?.pop()
     }
 
     /// How many of these places each of three clients has.
-    fn held(places: &[ReplyPlace]) -> [usize; 3] {
-        let is_of = |place: &ReplyPlace, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
+    fn held(places: &[ReplyPermit]) -> [usize; 3] {
+        let is_of = |place: &ReplyPermit, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
         [0, 1, 2].map(|key| places.iter().filter(|place| is_of(place, key)).count())
     }
 
     #[test]
     fn no_client_keeps_others_out() {
-        let places = ReplyPlaces::new(8);
-        let mut taken: Vec<ReplyPlace> = (0..8).map(|_| take(&places, 0).unwrap()).collect();
+        let places = ReplyPermits::new(8);
+        let mut taken: Vec<ReplyPermit> = (0..8).map(|_| take(&places, 0).unwrap()).collect();
         let another = take(&places, 0).is_some();
         assert_eq!((held(&taken), another), ([8, 0, 0], false), "a single client has all places");
         taken.iter().take(2).for_each(|place| place.entry.marks.begin());
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_client_gets_all_places_of_a_request_or_none() {
-        let places = ReplyPlaces::new(8);
+        let places = ReplyPermits::new(8);
         let waiting = places.take(client(0), 6).unwrap();
         assert!(places.take(client(1), 5).is_none(), "the other client would have fewer");
         assert_eq!((held(&waiting), places.taken()), ([6, 0, 0], 6), "and nothing was displaced");
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn what_waits_for_another_turn_can_be_displaced() {
-        let places = ReplyPlaces::new(2);
-        let taken: Vec<ReplyPlace> = places.take(client(0), 2).unwrap();
+        let places = ReplyPermits::new(2);
+        let taken: Vec<ReplyPermit> = places.take(client(0), 2).unwrap();
         taken.iter().for_each(|place| place.entry.marks.begin());
         assert!(take(&places, 1).is_none(), "both have their turns");
         taken[0].entry.marks.wait();

@@ -6,7 +6,7 @@ use super::client::Caller;
 use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::Reserve;
-use super::places::{Entry, ReplyPlace};
+use super::places::{Entry, ReplyPermit};
 use super::reply::{Delta, Fold, Reply};
 use super::server::{LoadedModel, Server};
 use super::unread::{self, Message};
@@ -282,7 +282,7 @@ fn length(event: &Event) -> usize {
 }
 
 /// Generates a reply and sends its events, until it ends or nobody receives them.
-fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPlace, send: impl Fn(Message) -> bool) {
+fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPermit, send: impl Fn(Message) -> bool) {
     let reply = match begin(&loaded.scheduler.for_tenant(place.entry.client.tenant()), start) {
         Ok(reply) => reply.with_cancel(&place.entry.cancel),
         Err(error) => {

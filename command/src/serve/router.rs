@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::anthropic::Messages;
 use super::body::refuse;
-use super::client::{Caller, Client, Who};
+use super::client::{Caller, Client, ClientId};
 use super::failure::{Dialect, Failure, shown};
 use super::interface::answer;
 use super::link::Link;
@@ -141,7 +141,7 @@ fn admitted(
     let full = || Failure::rate_limited(format!("too many requests with this key; at most {most} may be under way"));
     // An address has at most one request per connection, and its connections are limited.
     let under_way = match client.who {
-        Who::Network(_) => None,
+        ClientId::Network(_) => None,
         who => Some(server.under_way.begin(who, most).ok_or_else(full)?),
     };
     Ok((Caller { client, link }, under_way))

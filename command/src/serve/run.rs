@@ -5,12 +5,12 @@ use super::client::UnderWay;
 use super::compiling::Compiling;
 use super::connection::Serving;
 use super::keys::keys;
-use super::listen::{Door, accept, listen};
+use super::listen::{ConnectionLimiter, accept, listen};
 use super::loader::Loader;
 use super::memory::{self, Budgets};
 use super::openai::KeptResponses;
 use super::others::Others;
-use super::places::ReplyPlaces;
+use super::places::ReplyPermits;
 use super::pools::{self, Pools};
 use super::ready::Progress;
 use super::reload::Reloading;
@@ -66,7 +66,8 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (close, closing) = watch::channel(false);
     let (open, opened) = mpsc::channel(1);
     let router = router(server.clone(), access, !args.no_page);
-    let (door, serving) = (Door::new(args.max_connections, share(&args)), Serving { router, io: server.limits.io });
+    let (door, serving) =
+        (ConnectionLimiter::new(args.max_connections, share(&args)), Serving { router, io: server.limits.io });
     runtime.spawn(accept(listener, door, serving, closing, open));
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
@@ -104,7 +105,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         started: SystemTime::now(),
         counts: Counts::default(),
         compiling: Compiling::default(),
-        places: ReplyPlaces::new(replies),
+        places: ReplyPermits::new(replies),
         pools: Pools::new(replies),
         memory,
         progress: Progress::default(),

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
 use super::others::{self, Listed, Others};
-use super::places::{ReplyPlace, ReplyPlaces};
+use super::places::{ReplyPermit, ReplyPermits};
 use super::pools::{Pool, Pools, Turn};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
@@ -77,7 +77,7 @@ pub struct Server {
     pub started: SystemTime,
     pub counts: Counts,
     pub compiling: Compiling,
-    pub places: Arc<ReplyPlaces>,
+    pub places: Arc<ReplyPermits>,
     pub pools: Pools,
     pub memory: Budgets,
     pub progress: Progress,
@@ -196,7 +196,7 @@ impl Server {
     }
 
     /// Places for the replies to the current request: all of them, or a failure.
-    pub fn take_places(&self, count: usize) -> Result<Vec<ReplyPlace>, Failure> {
+    pub fn take_places(&self, count: usize) -> Result<Vec<ReplyPermit>, Failure> {
         if self.places.is_closed() {
             return Err(Failure::shutting_down());
         }

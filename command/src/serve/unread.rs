@@ -1,10 +1,11 @@
 //! The queue between the thread that generates a reply and the task that writes it. A reply never waits for its client:
 //! what the client has not read stays in the queue, so the slot is free when the reply ends, however slowly it is read.
 //!
-//! The queue is bounded. A reply has at most as many tokens as the context. The first [`SEPARATE`] events that wait
-//! stay as they are, and text after them is joined, so a token takes the bytes of its text and nothing else. Only if
-//! log-probabilities are requested does each token have its own event ([`bytes`]). All replies together may have
-//! [`MOST`] bytes waiting: beyond that, a request with more than [`OWN`] bytes waiting loses its replies.
+//! The queue is bounded. A reply has at most as many tokens as the context. The first [`MAX_SEPARATE_EVENTS`] events
+//! that wait stay as they are, and text after them is joined, so a token takes the bytes of its text and nothing else.
+//! Only if log-probabilities are requested does each token have its own event ([`bytes`]). All replies together may
+//! have [`MAX_UNREAD_BYTES`] bytes waiting: beyond that, a request with more than [`GUARANTEED_BYTES`] bytes waiting
+//! loses its replies.
 
 use super::lock;
 use std::collections::VecDeque;
@@ -15,14 +16,14 @@ use tokio::sync::Notify;
 use wglm_engine::{Error, Event, Logprob};
 
 /// How many events can wait before text is joined.
-const SEPARATE: usize = 64;
+const MAX_SEPARATE_EVENTS: usize = 64;
 
 /// The maximum bytes that may wait, of all replies together: the text of three million tokens.
-const MOST: usize = 16 << 20;
+const MAX_UNREAD_BYTES: usize = 16 << 20;
 
 /// The bytes of a request's replies that may wait in any case, so that no client loses a reply because of what others
 /// have not read. With the default of 512 connections these are at most 32 MiB more.
-const OWN: usize = 64 << 10;
+const GUARANTEED_BYTES: usize = 64 << 10;
 
 /// A message from the thread of a reply.
 pub enum Message {
@@ -90,10 +91,10 @@ fn bytes(message: &Message) -> usize {
 impl Queue {
     /// Joins a text with the last message of the same reply, if that is a text of the same kind.
     fn joins(&mut self, index: usize, message: &Message) -> bool {
-        if self.messages.len() < SEPARATE {
+        if self.messages.len() < MAX_SEPARATE_EVENTS {
             return false;
         }
-        let last = self.messages.iter_mut().rev().take(SEPARATE).find(|(of, _)| *of == index);
+        let last = self.messages.iter_mut().rev().take(MAX_SEPARATE_EVENTS).find(|(of, _)| *of == index);
         match (last.map(|(_, last)| last), message) {
             (Some(Message::Event(Event::Text(text))), Message::Event(Event::Text(more)))
             | (Some(Message::Event(Event::Thinking(text))), Message::Event(Event::Thinking(more)))
@@ -120,7 +121,8 @@ impl Sender {
         if !is_joined {
             queue.messages.push_back((index, message));
         }
-        let too_much = all.fetch_add(more, Ordering::Relaxed) + more > MOST && queue.bytes > OWN;
+        let too_much =
+            all.fetch_add(more, Ordering::Relaxed) + more > MAX_UNREAD_BYTES && queue.bytes > GUARANTEED_BYTES;
         if too_much {
             queue.clear(all);
             queue.messages.push_back((index, Message::Overflow));
@@ -178,7 +180,7 @@ impl Drop for Receiver {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
-    use super::{Budget, MOST, Message, OWN, SEPARATE, channel};
+    use super::{Budget, GUARANTEED_BYTES, MAX_SEPARATE_EVENTS, MAX_UNREAD_BYTES, Message, channel};
     use std::sync::atomic::Ordering;
     use wglm_engine::Event;
 
@@ -195,7 +197,7 @@ mod tests {
     fn text_that_waits_is_joined() {
         let budget = Budget::default();
         let (sender, mut receiver) = channel(&budget);
-        for number in 0..4 * SEPARATE {
+        for number in 0..4 * MAX_SEPARATE_EVENTS {
             assert!(sender.send((0, text(&format!("{number} ")))) && sender.send((1, text("x"))));
         }
         drop(sender);
@@ -205,9 +207,9 @@ mod tests {
             said[index].push_str(&text);
             events += 1;
         }
-        let wanted: String = (0..4 * SEPARATE).map(|number| format!("{number} ")).collect();
-        assert_eq!(said, [wanted, "x".repeat(4 * SEPARATE)]);
-        assert!((SEPARATE..SEPARATE + 3).contains(&events), "{events}");
+        let wanted: String = (0..4 * MAX_SEPARATE_EVENTS).map(|number| format!("{number} ")).collect();
+        assert_eq!(said, [wanted, "x".repeat(4 * MAX_SEPARATE_EVENTS)]);
+        assert!((MAX_SEPARATE_EVENTS..MAX_SEPARATE_EVENTS + 3).contains(&events), "{events}");
         assert_eq!(budget.0.load(Ordering::Relaxed), 0);
     }
 
@@ -216,9 +218,9 @@ mod tests {
     fn what_waits_is_counted() {
         let budget = Budget::default();
         let (sender, receiver) = channel(&budget);
-        (0..SEPARATE).for_each(|_| assert!(sender.send((0, text("abcd")))));
+        (0..MAX_SEPARATE_EVENTS).for_each(|_| assert!(sender.send((0, text("abcd")))));
         let first = budget.0.load(Ordering::Relaxed);
-        assert!(first <= SEPARATE * 256, "{first} bytes for {SEPARATE} events");
+        assert!(first <= MAX_SEPARATE_EVENTS * 256, "{first} bytes for {MAX_SEPARATE_EVENTS} events");
         (0..10_000).for_each(|_| assert!(sender.send((0, text("abcd")))));
         assert_eq!(budget.0.load(Ordering::Relaxed) - first, 40_000);
         drop(receiver);
@@ -232,11 +234,12 @@ mod tests {
         let budget = Budget::default();
         let ((slow, mut unread), (good, mut read)) = (channel(&budget), channel(&budget));
         let piece = "x".repeat(1 << 10);
-        let sent = (0..2 * MOST / piece.len()).take_while(|_| slow.send((0, text(&piece)))).count() * piece.len();
-        assert!((MOST - (1 << 20)..=MOST).contains(&sent), "{sent}");
+        let sent =
+            (0..2 * MAX_UNREAD_BYTES / piece.len()).take_while(|_| slow.send((0, text(&piece)))).count() * piece.len();
+        assert!((MAX_UNREAD_BYTES - (1 << 20)..=MAX_UNREAD_BYTES).contains(&sent), "{sent}");
         assert!(matches!(wait(unread.recv()), Some((0, Message::Overflow))));
-        budget.0.fetch_add(MOST, Ordering::Relaxed);
-        assert!(good.send((0, text(&piece))), "{OWN} bytes are always allowed");
+        budget.0.fetch_add(MAX_UNREAD_BYTES, Ordering::Relaxed);
+        assert!(good.send((0, text(&piece))), "{GUARANTEED_BYTES} bytes are always allowed");
         assert!(matches!(wait(read.recv()), Some((0, Message::Event(Event::Text(_))))));
     }
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 /// The maximum number of bytes in pages that wait, or are being written, if the limit of the files is at least twice as
 /// large.
-pub const MOST: u64 = 1 << 30;
+pub const MAX_QUEUED_BYTES: u64 = 1 << 30;
 
 /// A page to be written.
 pub struct Job {

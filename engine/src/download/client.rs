@@ -6,7 +6,7 @@
 use super::{HubOptions, tls};
 use crate::catalog::RepoName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 const LONGEST_GREETING: Duration = Duration::from_secs(10);
 
 /// Why a request failed.
-pub(super) enum Trouble {
+pub(super) enum RequestFailure {
     /// It may succeed later, after the time that the server asks for.
-    Passing(String, Option<Duration>),
+    Transient(String, Option<Duration>),
     /// It would fail again.
-    Lasting(Error),
+    Permanent(Error),
     /// The server does not have the requested range of the file. It has this many bytes, if the server says so.
-    NoRange(Option<u64>),
+    RangeNotSatisfiable(Option<u64>),
     /// A redirection that worked before no longer does.
     Expired,
 }
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Makes one request, and follows redirections. A range is only sent if the file still has the tag `unless`.
-    pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
+    pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, RequestFailure> {
         self.may_ask(url)?;
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
@@ -127,7 +127,7 @@ impl Client {
         for _ in 0..=REDIRECTS {
             // A redirection may lead to https even if the hub itself uses http.
             if is_https(&url) {
-                tls::provider().map_err(Trouble::Lasting)?;
+                tls::provider().map_err(RequestFailure::Permanent)?;
             }
             let mut request = self.agent.get(&url).header(ACCEPT_ENCODING, "identity");
             if let Some(range) = &range {
@@ -154,22 +154,26 @@ impl Client {
                     let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
                     let place = place
                         .ok_or_else(|| self.refused(&url, status, &headers, "a redirection without a valid address"))?;
-                    url = followed(&url, place).map_err(Trouble::Lasting)?;
+                    url = followed(&url, place).map_err(RequestFailure::Permanent)?;
                 }
-                416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
+                416 => {
+                    return Err(RequestFailure::RangeNotSatisfiable(
+                        Extent::of(&headers).and_then(|extent| extent.total),
+                    ));
+                }
                 408 | 429 | 500..=599 => {
                     let wait = text(&headers, RETRY_AFTER.as_str()).and_then(|wait| wait.trim().parse().ok());
                     let reason = format!("{} answers {status} ({})", host(&url), meaning(status));
-                    return Err(Trouble::Passing(reason, wait.map(Duration::from_secs)));
+                    return Err(RequestFailure::Transient(reason, wait.map(Duration::from_secs)));
                 }
                 // The addresses that the hub redirects to are valid for about an hour.
                 400 | 401 | 403 | 404 | 410 if is_elsewhere(&url) && (began_elsewhere || !linked.is_empty()) => {
-                    return Err(Trouble::Expired);
+                    return Err(RequestFailure::Expired);
                 }
                 _ => return Err(self.refused(&url, status, &headers, meaning(status))),
             }
         }
-        Err(Trouble::Lasting(Error::Download {
+        Err(RequestFailure::Permanent(Error::Download {
             what: place(&url).into(),
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
@@ -178,18 +182,18 @@ impl Client {
     }
 
     /// Fails while the network is turned off.
-    fn may_ask(&self, url: &str) -> Result<(), Trouble> {
+    fn may_ask(&self, url: &str) -> Result<(), RequestFailure> {
         if !self.offline {
             return Ok(());
         }
         let reason = format!("{} is not contacted, because downloads are set to be offline", host(url));
         let remedy = "turn that off where this program sets it, or unset HF_HUB_OFFLINE, to use the network".into();
         let kind = ErrorKind::Network;
-        Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind }))
+        Err(RequestFailure::Permanent(Error::Download { what: place(url).into(), reason, remedy, kind }))
     }
 
     /// The failure for a response that would be the same on another attempt.
-    fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
+    fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> RequestFailure {
         let said =
             text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
         let reason: String = said.unwrap_or_else(|| meaning.to_owned());
@@ -212,7 +216,7 @@ impl Client {
             _ => "check the address of the hub (HF_ENDPOINT)".into(),
         };
         let reason = format!("{} answers {status}: {reason}", host(url));
-        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind })
+        RequestFailure::Permanent(Error::Download { what: place(url).into(), reason, remedy, kind })
     }
 
     /// How to get access to a repository.
@@ -238,23 +242,25 @@ impl Client {
     pub fn persist<T>(
         &self,
         what: &str,
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
         tell: &dyn Fn(Option<String>),
-        mut attempt: impl FnMut(&mut GoOn<'_>) -> Attempt<T>,
+        mut attempt: impl FnMut(&mut StopCheck<'_>) -> Attempt<T>,
     ) -> Result<T> {
         let mut failures = 0;
         loop {
-            go_on()?;
-            let Attempt { result, progress } = attempt(go_on);
+            check_stop()?;
+            let Attempt { result, progress } = attempt(check_stop);
             failures = if progress { 0 } else { failures };
             let (reason, wait) = match result {
                 Ok(done) => return Ok(done),
-                Err(Trouble::Lasting(error)) => return Err(error),
-                Err(Trouble::Passing(reason, wait)) => (reason, wait),
-                Err(Trouble::Expired) => ("the address of the file is no longer valid".into(), None),
-                Err(Trouble::NoRange(_)) => ("the server does not have this part of the file".into(), None),
+                Err(RequestFailure::Permanent(error)) => return Err(error),
+                Err(RequestFailure::Transient(reason, wait)) => (reason, wait),
+                Err(RequestFailure::Expired) => ("the address of the file is no longer valid".into(), None),
+                Err(RequestFailure::RangeNotSatisfiable(_)) => {
+                    ("the server does not have this part of the file".into(), None)
+                }
             };
-            go_on()?; // an interrupted request is not a failure
+            check_stop()?; // an interrupted request is not a failure
             failures += 1;
             if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
                 let remedy = "check the network, and try again later; the download will resume".into();
@@ -262,7 +268,7 @@ impl Client {
             }
             let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
             tell(Some(reason));
-            sleep(pause.max(wait.unwrap_or_default()), go_on)?;
+            sleep(pause.max(wait.unwrap_or_default()), check_stop)?;
             tell(None);
         }
     }
@@ -270,12 +276,12 @@ impl Client {
 
 /// The result of an attempt, and whether it made progress even if it failed.
 pub(super) struct Attempt<T> {
-    pub result: Result<T, Trouble>,
+    pub result: Result<T, RequestFailure>,
     pub progress: bool,
 }
 
-impl<T> From<Result<T, Trouble>> for Attempt<T> {
-    fn from(result: Result<T, Trouble>) -> Self {
+impl<T> From<Result<T, RequestFailure>> for Attempt<T> {
+    fn from(result: Result<T, RequestFailure>) -> Self {
         Self { result, progress: false }
     }
 }
@@ -344,31 +350,31 @@ pub(super) fn is_hash(text: &str) -> bool {
 }
 
 /// Reads from the body of an answer; 0 at its end.
-pub(super) fn receive(from: &mut impl Read, into: &mut [u8]) -> Result<usize, Trouble> {
+pub(super) fn receive(from: &mut impl Read, into: &mut [u8]) -> Result<usize, RequestFailure> {
     loop {
         match from.read(into) {
             Ok(count) => return Ok(count),
             Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
-            Err(reason) => return Err(Trouble::Passing(format!("the connection was lost ({reason})"), None)),
+            Err(reason) => return Err(RequestFailure::Transient(format!("the connection was lost ({reason})"), None)),
         }
     }
 }
 
-/// Waits, unless `go_on` refuses.
-fn sleep(time: Duration, go_on: &mut GoOn<'_>) -> Result<()> {
+/// Waits, unless `check_stop` refuses.
+fn sleep(time: Duration, check_stop: &mut StopCheck<'_>) -> Result<()> {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        go_on()?;
+        check_stop()?;
         std::thread::sleep(left.min(Duration::from_millis(20)));
     }
     Ok(())
 }
 
-fn failed(url: &str, error: ureq::Error) -> Trouble {
+fn failed(url: &str, error: ureq::Error) -> RequestFailure {
     let host = host(url);
     let lasting = |reason: String, remedy: &str| {
         let (remedy, kind) = (remedy.into(), ErrorKind::Network);
-        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind })
+        RequestFailure::Permanent(Error::Download { what: place(url).into(), reason, remedy, kind })
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {
@@ -385,9 +391,9 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
         ureq::Error::InvalidProxyUrl => {
             lasting("the address of the proxy is invalid".into(), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY")
         }
-        ureq::Error::HostNotFound => Trouble::Passing(format!("cannot find the address of {host}"), None),
-        ureq::Error::Timeout(_) => Trouble::Passing(format!("{host} does not respond"), None),
-        other => Trouble::Passing(format!("no connection to {host} ({other})"), None),
+        ureq::Error::HostNotFound => RequestFailure::Transient(format!("cannot find the address of {host}"), None),
+        ureq::Error::Timeout(_) => RequestFailure::Transient(format!("{host} does not respond"), None),
+        other => RequestFailure::Transient(format!("no connection to {host} ({other})"), None),
     }
 }
 
@@ -522,8 +528,8 @@ mod tests {
     fn errors_of_certificates_last() {
         let trouble = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
-        assert!(matches!(trouble(expired), Trouble::Lasting(Error::Download { .. })));
-        assert!(matches!(trouble(rustls::Error::DecryptError), Trouble::Passing(..)));
+        assert!(matches!(trouble(expired), RequestFailure::Permanent(Error::Download { .. })));
+        assert!(matches!(trouble(rustls::Error::DecryptError), RequestFailure::Transient(..)));
     }
 
     #[test]

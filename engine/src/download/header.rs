@@ -4,11 +4,11 @@
 //! bytes of a file show the same vocabulary as a file that was read before, it is taken from there, and reading
 //! continues after it. If what follows does not parse, the vocabularies differed, and the header is read in full.
 
-use super::client::{Attempt, Client, Trouble, receive};
+use super::client::{Attempt, Client, RequestFailure, receive};
 use super::{RemoteModel, Repository};
 use crate::error::{Error, Result, unpoisoned};
 use crate::gguf::Gguf;
-use crate::threads::{GoOn, Job, lock, work};
+use crate::threads::{Job, StopCheck, lock, work};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,13 +18,13 @@ const COMMON: &str = "tokenizer.ggml.tokens";
 /// The keys in that part with long values.
 const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
 /// The minimum size of a fetch in bytes, at first and after the common part.
-const LEAST: usize = 512 << 10;
+const MIN_FETCH: usize = 512 << 10;
 /// The same while no common part is known.
-const MORE: usize = 2 << 20;
-/// Each request fetches at least one `PART`th of the bytes so far, so that a long header takes few requests.
-const PART: usize = 2;
+const MIN_FETCH_WITHOUT_COMMON: usize = 2 << 20;
+/// Each request fetches at least one `GROWTH`th of the bytes so far, so that a long header takes few requests.
+const GROWTH: usize = 2;
 /// The same after the common part.
-const PART_AFTER: usize = 16;
+const GROWTH_AFTER_COMMON: usize = 16;
 
 /// The common part of headers, from the first of the keys to the end of the last value.
 struct Common(Vec<u8>);
@@ -58,33 +58,33 @@ pub(super) fn read<T: Send>(
     models: &[&RemoteModel],
     connections: usize,
     each: &(dyn Fn(Result<Gguf>) -> T + Sync),
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<Vec<T>> {
     let results: Mutex<Vec<Option<T>>> = Mutex::new(models.iter().map(|_| None).collect());
     let first = Mutex::new(None);
-    let alone = |go_on: &mut GoOn<'_>| {
+    let alone = |check_stop: &mut StopCheck<'_>| {
         if let Some(model) = models.first() {
-            let header = header(client, repository, model, None, go_on);
+            let header = header(client, repository, model, None, check_stop);
             cancelled(&header)?;
             *lock(&first) = header.as_ref().ok().and_then(Common::of);
             lock(&results)[0] = Some(each(header));
         }
         Ok(())
     };
-    work("reading a header", vec![Box::new(alone) as Job<'_>], |_| Ok(()), go_on)?;
+    work("reading a header", vec![Box::new(alone) as Job<'_>], |_| Ok(()), check_stop)?;
     let common = unpoisoned(first.into_inner());
     let next = Mutex::new(1..models.len());
-    let others = |go_on: &mut GoOn<'_>| {
+    let others = |check_stop: &mut StopCheck<'_>| {
         loop {
             let Some(index) = lock(&next).next() else { return Ok(()) };
-            let header = header(client, repository, models[index], common.as_ref(), go_on);
+            let header = header(client, repository, models[index], common.as_ref(), check_stop);
             cancelled(&header)?;
             let taken = each(header);
             lock(&results)[index] = Some(taken);
         }
     };
     let jobs = (1..models.len()).take(connections).map(|_| Box::new(others) as Job<'_>);
-    work("reading headers", jobs.collect(), |_| Ok(()), go_on)?;
+    work("reading headers", jobs.collect(), |_| Ok(()), check_stop)?;
     let results = unpoisoned(results.into_inner());
     Ok(results.into_iter().map(|result| result.unwrap_or_else(|| each(Err(Error::Cancelled)))).collect())
 }
@@ -98,12 +98,12 @@ fn header(
     repository: &Repository,
     model: &RemoteModel,
     common: Option<&Common>,
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<Gguf> {
-    match parsed(client, repository, model, common, go_on) {
+    match parsed(client, repository, model, common, check_stop) {
         // The part from another file may have been different.
         Err(error) if common.is_some() && !matches!(error, Error::Cancelled | Error::Download { .. }) => {
-            parsed(client, repository, model, None, go_on)
+            parsed(client, repository, model, None, check_stop)
         }
         done => done,
     }
@@ -114,7 +114,7 @@ fn parsed(
     repository: &Repository,
     model: &RemoteModel,
     common: Option<&Common>,
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<Gguf> {
     let paths: Vec<PathBuf> =
         model.files.iter().map(|file| Path::new(&repository.name.to_string()).join(&file.path)).collect();
@@ -136,7 +136,7 @@ fn parsed(
     Gguf::of_headers(&files, &mut |index, at, into| {
         // Each byte is requested once, and in order.
         let beginning = &mut beginnings[index];
-        beginning.extend(at + into.len(), go_on)?;
+        beginning.extend(at + into.len(), check_stop)?;
         into.copy_from_slice(&beginning.there[..into.len()]);
         beginning.pass(into.len());
         Ok(())
@@ -164,9 +164,9 @@ impl Beginning<'_> {
     }
 
     /// Ensures that bytes up to `end`, which is inside the file, are present.
-    fn extend(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
+    fn extend(&mut self, end: usize, check_stop: &mut StopCheck<'_>) -> Result<()> {
         if self.passed == 0 && self.there.is_empty() {
-            self.fetch(LEAST.max(end), go_on)?;
+            self.fetch(MIN_FETCH.max(end), check_stop)?;
             if let Some(place) = self.common.and_then(|common| common.place(&self.there)) {
                 let rest = self.common.map(|common| &common.0[self.there.len().min(place.end) - place.start..]);
                 self.there.extend_from_slice(rest.unwrap_or_default());
@@ -177,21 +177,21 @@ impl Beginning<'_> {
         let there = self.passed + self.there.len();
         if there < end {
             let step = match self.common {
-                Some(_) => LEAST.max(there / PART_AFTER),
-                None => MORE.max(there / PART),
+                Some(_) => MIN_FETCH.max(there / GROWTH_AFTER_COMMON),
+                None => MIN_FETCH_WITHOUT_COMMON.max(there / GROWTH),
             };
-            self.fetch(end.max(there + step), go_on)?;
+            self.fetch(end.max(there + step), check_stop)?;
         }
         Ok(())
     }
 
     /// Fetches the bytes up to `end`, or to the end of the file.
-    fn fetch(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
+    fn fetch(&mut self, end: usize, check_stop: &mut StopCheck<'_>) -> Result<()> {
         let end = end.min(self.size);
         let Self { client, url, path, there, passed, .. } = self;
-        client.persist(path, go_on, &|_| {}, |go_on| {
+        client.persist(path, check_stop, &|_| {}, |check_stop| {
             let before = there.len();
-            let result = more(client, url, (there, *passed), end, go_on);
+            let result = more(client, url, (there, *passed), end, check_stop);
             Attempt { result, progress: there.len() > before }
         })
     }
@@ -204,25 +204,25 @@ fn more(
     url: &str,
     (there, passed): (&mut Vec<u8>, usize),
     end: usize,
-    go_on: &mut GoOn<'_>,
-) -> Result<(), Trouble> {
+    check_stop: &mut StopCheck<'_>,
+) -> Result<(), RequestFailure> {
     let begin = passed + there.len();
     if begin >= end {
         return Ok(());
     }
     let answer = client.get(url, Some(begin as u64..end as u64), None)?;
     if answer.is_page() {
-        return Err(Trouble::Passing("the server sent a web page instead of the file".into(), None));
+        return Err(RequestFailure::Transient("the server sent a web page instead of the file".into(), None));
     }
     // A server without ranges sends the file from its beginning on.
     let mut skipped = if answer.is_range { 0 } else { begin };
     let mut body = answer.into_reader();
     let mut block = vec![0; 64 << 10];
     while passed + there.len() < end {
-        go_on().map_err(Trouble::Lasting)?;
+        check_stop().map_err(RequestFailure::Permanent)?;
         let count = receive(&mut body, &mut block)?;
         if count == 0 {
-            return Err(Trouble::Passing("the server closed the connection early".into(), None));
+            return Err(RequestFailure::Transient("the server closed the connection early".into(), None));
         }
         let new = &block[skipped.min(count)..count];
         skipped = skipped.saturating_sub(count);

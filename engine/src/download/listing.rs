@@ -1,9 +1,9 @@
 //! The contents of a repository.
 
-use super::client::{Attempt, Client, Trouble, is_hash};
+use super::client::{Attempt, Client, RequestFailure, is_hash};
 use crate::catalog::{RepoName, groups, is_called};
 use crate::error::{Error, ErrorKind, Result};
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
@@ -121,14 +121,19 @@ struct Lfs {
 }
 
 /// Asks the hub for the contents of a repository.
-pub(super) fn list(client: &Client, repo: &RepoName, revision: &str, go_on: &mut GoOn<'_>) -> Result<Repository> {
-    let about = client.persist(&repo.to_string(), go_on, &|_| {}, |_| ask(client, repo, revision).into())?;
+pub(super) fn list(
+    client: &Client,
+    repo: &RepoName,
+    revision: &str,
+    check_stop: &mut StopCheck<'_>,
+) -> Result<Repository> {
+    let about = client.persist(&repo.to_string(), check_stop, &|_| {}, |_| ask(client, repo, revision).into())?;
     let commit = about.sha.filter(|sha| !sha.is_empty() && sha.bytes().all(|b| b.is_ascii_alphanumeric()));
     let commit = commit.ok_or_else(|| strange(repo, "it has no commit"))?;
     let paths: Vec<&str> = about.siblings.iter().map(|sibling| sibling.rfilename.as_str()).collect();
     let mut models = Vec::new();
     for group in groups(&paths).into_iter().filter(|group| group.is_whole()) {
-        let files = group.parts.iter().map(|part| file(client, repo, &commit, &about.siblings[*part], go_on));
+        let files = group.parts.iter().map(|part| file(client, repo, &commit, &about.siblings[*part], check_stop));
         let model = RemoteModel { label: group.label, stem: group.stem, files: files.collect::<Result<_>>()? };
         if model.bytes() > LARGEST {
             return Err(strange(repo, &format!("{} has {} bytes", model.label, model.bytes())));
@@ -139,16 +144,22 @@ pub(super) fn list(client: &Client, repo: &RepoName, revision: &str, go_on: &mut
     Ok(Repository { name: repo.clone(), revision: revision.into(), commit, models })
 }
 
-fn ask(client: &Client, repo: &RepoName, revision: &str) -> Result<About, Trouble> {
+fn ask(client: &Client, repo: &RepoName, revision: &str) -> Result<About, RequestFailure> {
     let answer = client.get(&client.about(repo, revision), None, None)?;
     let mut text = Vec::new();
     let read = answer.into_reader().take(LONGEST).read_to_end(&mut text);
-    read.map_err(|reason| Trouble::Passing(format!("the connection was lost ({reason})"), None))?;
-    serde_json::from_slice(&text).map_err(|reason| Trouble::Lasting(strange(repo, &reason.to_string())))
+    read.map_err(|reason| RequestFailure::Transient(format!("the connection was lost ({reason})"), None))?;
+    serde_json::from_slice(&text).map_err(|reason| RequestFailure::Permanent(strange(repo, &reason.to_string())))
 }
 
 /// A file of the list. A request for the file itself tells what the list lacks.
-fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on: &mut GoOn<'_>) -> Result<RemoteFile> {
+fn file(
+    client: &Client,
+    repo: &RepoName,
+    commit: &str,
+    sibling: &Sibling,
+    check_stop: &mut StopCheck<'_>,
+) -> Result<RemoteFile> {
     let path = sibling.rfilename.clone();
     let lfs = sibling.lfs.as_ref();
     let sha256 = lfs.and_then(|lfs| lfs.sha256.as_ref()).map(|hash| hash.to_ascii_lowercase());
@@ -160,7 +171,7 @@ fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on
         return Ok(RemoteFile { path, bytes, sha256, git });
     }
     let url = client.file(repo, commit, &path);
-    let (hash, length) = client.persist(&path, go_on, &|_| {}, |_| {
+    let (hash, length) = client.persist(&path, check_stop, &|_| {}, |_| {
         let answer = client.get(&url, Some(0..1), None);
         Attempt::from(answer.map(|answer| (answer.hash(), answer.size())))
     })?;

@@ -34,7 +34,7 @@ use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, is_on, variable
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::read_text;
 use crate::gguf::Gguf;
-use crate::threads::{GoOn, lock, work};
+use crate::threads::{StopCheck, lock, work};
 use client::Client;
 use part::PartFile;
 use serde::Serialize;
@@ -212,7 +212,7 @@ impl Hub {
     /// ([`ErrorKind::NotFound`]), or denies access ([`ErrorKind::AccessDenied`]); [`Error::Cancelled`].
     pub fn list(&self, repo: &RepoName, revision: &str, cancel: &Cancel) -> Result<Repository> {
         let client = Client::new(&self.options)?.brief();
-        one("listing a repository", &client, cancel, |go_on| listing::list(&client, repo, revision, go_on))
+        one("listing a repository", &client, cancel, |check_stop| listing::list(&client, repo, revision, check_stop))
     }
 
     /// Reads the header of a model, or those of all its files: enough for
@@ -247,8 +247,8 @@ impl Hub {
         cancel: &Cancel,
     ) -> Result<Vec<T>> {
         let client = Client::new(&self.options)?.brief();
-        let mut go_on = || cancel.check();
-        header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, &mut go_on))
+        let mut check_stop = || cancel.check();
+        header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, &mut check_stop))
     }
 
     /// Downloads a model into the cache, unless it is there, and resumes an unfinished download. `tell` receives the
@@ -369,8 +369,8 @@ fn changed(path: &str) -> Error {
 }
 
 /// Asks the caller whether to continue. If not, running requests end at once.
-fn asking<'a>(client: &'a Client, go_on: &'a mut GoOn<'_>) -> impl FnMut() -> Result<()> + 'a {
-    move || go_on().inspect_err(|_| client.interrupt())
+fn asking<'a>(client: &'a Client, check_stop: &'a mut StopCheck<'_>) -> impl FnMut() -> Result<()> + 'a {
+    move || check_stop().inspect_err(|_| client.interrupt())
 }
 
 /// Runs something on its own thread, so that a cancellation takes effect meanwhile.
@@ -378,11 +378,11 @@ fn one<T: Send>(
     doing: &'static str,
     client: &Client,
     cancel: &Cancel,
-    job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
+    job: impl FnOnce(&mut StopCheck<'_>) -> Result<T> + Send,
 ) -> Result<T> {
     let done = Mutex::new(None);
-    let job = |go_on: &mut GoOn<'_>| {
-        let result = job(go_on)?;
+    let job = |check_stop: &mut StopCheck<'_>| {
+        let result = job(check_stop)?;
         *lock(&done) = Some(result);
         Ok(())
     };

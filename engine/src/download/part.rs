@@ -25,16 +25,16 @@ pub(super) struct PartFile {
 }
 
 impl PartFile {
-    /// Opens the part of an earlier download, or begins a new one, and hashes its bytes. `go_on` receives their number
-    /// so far.
-    pub fn open(path: PathBuf, wanted: &RemoteFile, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
+    /// Opens the part of an earlier download, or begins a new one, and hashes its bytes. `check_stop` receives their
+    /// number so far.
+    pub fn open(path: PathBuf, wanted: &RemoteFile, check_stop: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
         let file = locked(&path, true)?;
         let mut part =
             Self { file, path, hash: Hash::new(wanted.bytes, wanted.id()), written: 0, ahead: BTreeMap::new() };
-        match part.read(wanted.bytes, go_on) {
+        match part.read(wanted.bytes, check_stop) {
             Ok(()) => Ok(part),
             Err(error) => {
                 let _ = part.keep(); // the first error is more informative
@@ -44,7 +44,7 @@ impl PartFile {
     }
 
     /// Hashes the bytes in the file.
-    fn read(&mut self, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    fn read(&mut self, bytes: u64, check_stop: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut block = vec![0; BLOCK];
         let mut there = self.file.metadata().map_err(Error::io("read", &self.path))?.len();
         if there > bytes {
@@ -52,7 +52,7 @@ impl PartFile {
             there = 0;
         }
         while self.written < there {
-            go_on(self.written)?;
+            check_stop(self.written)?;
             match self.file.read(&mut block) {
                 Ok(0) => break,
                 Ok(count) => {
@@ -63,7 +63,7 @@ impl PartFile {
                 Err(reason) => return Err(Error::io("read", &self.path)(reason)),
             }
         }
-        go_on(self.written)
+        check_stop(self.written)
     }
 
     /// The bytes written so far.

@@ -8,10 +8,10 @@
 //! failure: a proxy's page or a server that is being replaced must not discard the work of hours.
 
 use super::RemoteFile;
-use super::client::{Answer, Attempt, Client, Trouble, receive};
+use super::client::{Answer, Attempt, Client, RequestFailure, receive};
 use super::part::PartFile;
 use crate::error::{Error, Result, unpoisoned};
-use crate::threads::{GoOn, Job, lock, work};
+use crate::threads::{Job, StopCheck, lock, work};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -85,16 +85,17 @@ impl<'a> Transfer<'a> {
     }
 
     /// Fetches the missing bytes over at most `connections` connections, in pieces of `piece` bytes.
-    pub fn run(&self, connections: usize, piece: u64, go_on: &mut GoOn<'_>) -> Result<(), Failure> {
+    pub fn run(&self, connections: usize, piece: u64, check_stop: &mut StopCheck<'_>) -> Result<(), Failure> {
         let missing = self.file.bytes.saturating_sub(lock(&self.part).written());
         let useful = usize::try_from(missing.div_ceil(piece)).unwrap_or(usize::MAX);
         let connections = connections.min(useful);
         let window = AHEAD * piece * connections as u64;
         let jobs = (0..connections).map(|index| {
             // The first connection finds out whether the server sends ranges.
-            Box::new(move |go_on: &mut GoOn<'_>| self.connection(index == 0, (piece, window), go_on)) as Job<'_>
+            Box::new(move |check_stop: &mut StopCheck<'_>| self.connection(index == 0, (piece, window), check_stop))
+                as Job<'_>
         });
-        let done = work("downloading", jobs.collect(), |_| Ok(()), go_on);
+        let done = work("downloading", jobs.collect(), |_| Ok(()), check_stop);
         match done {
             Err(Error::Cancelled) if !self.changed.load(Ordering::Relaxed) => Err(Failure::Error(Error::Cancelled)),
             _ if self.changed.load(Ordering::Relaxed) => Err(Failure::Changed),
@@ -104,15 +105,15 @@ impl<'a> Transfer<'a> {
     }
 
     /// Fetches pieces until none is left.
-    fn connection(&self, first: bool, (piece, window): (u64, u64), go_on: &mut GoOn<'_>) -> Result<()> {
+    fn connection(&self, first: bool, (piece, window): (u64, u64), check_stop: &mut StopCheck<'_>) -> Result<()> {
         while !first && !self.ranges.load(Ordering::Relaxed) {
             if lock(&self.part).written() >= self.file.bytes {
                 return Ok(());
             }
-            wait(go_on)?;
+            wait(check_stop)?;
         }
         loop {
-            go_on()?;
+            check_stop()?;
             let piece = {
                 let mut next = lock(&self.next);
                 let start = *next;
@@ -123,33 +124,35 @@ impl<'a> Transfer<'a> {
                 start..*next
             };
             while piece.start > lock(&self.part).written() + window {
-                wait(go_on)?;
+                wait(check_stop)?;
             }
-            self.piece(piece, go_on)?;
+            self.piece(piece, check_stop)?;
         }
     }
 
-    fn piece(&self, piece: Range<u64>, go_on: &mut GoOn<'_>) -> Result<()> {
+    fn piece(&self, piece: Range<u64>, check_stop: &mut StopCheck<'_>) -> Result<()> {
         let mut at = piece.start;
         let tell = |trouble| *lock(&self.trouble) = trouble;
-        self.client.persist(&self.file.path, go_on, &tell, |go_on| {
+        self.client.persist(&self.file.path, check_stop, &tell, |check_stop| {
             let before = at;
-            let result = self.attempt(&mut at, piece.end, go_on);
+            let result = self.attempt(&mut at, piece.end, check_stop);
             Attempt { result, progress: at > before }
         })
     }
 
     /// Requests bytes from `at` on, and advances it by the bytes received.
-    fn attempt(&self, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+    fn attempt(&self, at: &mut u64, end: u64, check_stop: &mut StopCheck<'_>) -> Result<(), RequestFailure> {
         let end = if self.whole.load(Ordering::Relaxed) { self.file.bytes } else { end };
         let direct = lock(&self.direct).clone();
         let tag = lock(&self.tag).clone();
         let asked = self.client.get(direct.as_deref().unwrap_or(&self.url), Some(*at..end), tag.as_deref());
         let answer = match asked {
-            Err(Trouble::NoRange(Some(total))) if total != self.file.bytes => return Err(self.is_other()),
-            Err(Trouble::Expired) => {
+            Err(RequestFailure::RangeNotSatisfiable(Some(total))) if total != self.file.bytes => {
+                return Err(self.is_other());
+            }
+            Err(RequestFailure::Expired) => {
                 *lock(&self.direct) = None;
-                return Err(Trouble::Expired);
+                return Err(RequestFailure::Expired);
             }
             asked => asked?,
         };
@@ -157,16 +160,19 @@ impl<'a> Transfer<'a> {
         *lock(&self.direct) = Some(answer.url.clone());
         if answer.is_range {
             self.ranges.store(true, Ordering::Relaxed);
-            return self.receive(&mut answer.into_reader(), at, end, go_on);
+            return self.receive(&mut answer.into_reader(), at, end, check_stop);
         }
         if self.ranges.load(Ordering::Relaxed) {
-            return Err(Trouble::Passing("the server sent the whole file instead of the requested part".into(), None));
+            return Err(RequestFailure::Transient(
+                "the server sent the whole file instead of the requested part".into(),
+                None,
+            ));
         }
-        self.whole(answer, at, go_on)
+        self.whole(answer, at, check_stop)
     }
 
     /// Checks that an answer is about the listed file, and the same one as in other answers.
-    fn check(&self, answer: &Answer, at: u64) -> Result<(), Trouble> {
+    fn check(&self, answer: &Answer, at: u64) -> Result<(), RequestFailure> {
         let sizes = match answer.is_range {
             true => answer.extent().and_then(|extent| extent.total),
             false => answer.length(),
@@ -183,7 +189,7 @@ impl<'a> Transfer<'a> {
             return Err(self.is_other());
         }
         if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {
-            return Err(Trouble::Passing("the server sent a part other than the requested one".into(), None));
+            return Err(RequestFailure::Transient("the server sent a part other than the requested one".into(), None));
         }
         if tag.is_none() {
             *tag = answer.tag().map(str::to_owned);
@@ -192,19 +198,25 @@ impl<'a> Transfer<'a> {
     }
 
     /// The trouble with an answer whose tag or size is that of another file.
-    fn is_other(&self) -> Trouble {
+    fn is_other(&self) -> RequestFailure {
         *lock(&self.direct) = None; // the hub may redirect elsewhere now
-        Trouble::Passing("the server sent a file other than the one it lists".into(), None)
+        RequestFailure::Transient("the server sent a file other than the one it lists".into(), None)
     }
 
-    fn is_changed(&self) -> Trouble {
+    fn is_changed(&self) -> RequestFailure {
         self.changed.store(true, Ordering::Relaxed);
-        Trouble::Lasting(super::changed(&self.file.path))
+        RequestFailure::Permanent(super::changed(&self.file.path))
     }
 
     /// Receives a range, or as much of it as arrives.
-    fn receive(&self, body: &mut impl Read, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
-        blocks(body, end.saturating_sub(*at), go_on, |block| {
+    fn receive(
+        &self,
+        body: &mut impl Read,
+        at: &mut u64,
+        end: u64,
+        check_stop: &mut StopCheck<'_>,
+    ) -> Result<(), RequestFailure> {
+        blocks(body, end.saturating_sub(*at), check_stop, |block| {
             lock(&self.part).put(*at, block)?;
             *at += block.len() as u64;
             self.done.fetch_add(block.len() as u64, Ordering::Relaxed);
@@ -214,12 +226,12 @@ impl<'a> Transfer<'a> {
 
     /// Receives the whole file from a server without ranges, and takes the bytes after `at`. The other connections have
     /// nothing to do.
-    fn whole(&self, answer: Answer, at: &mut u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+    fn whole(&self, answer: Answer, at: &mut u64, check_stop: &mut StopCheck<'_>) -> Result<(), RequestFailure> {
         *lock(&self.next) = self.file.bytes;
         self.whole.store(true, Ordering::Relaxed);
         let mut body = answer.into_reader();
-        blocks(&mut body, *at, go_on, |_| Ok(()))?;
-        self.receive(&mut body, at, self.file.bytes, go_on)
+        blocks(&mut body, *at, check_stop, |_| Ok(()))?;
+        self.receive(&mut body, at, self.file.bytes, check_stop)
     }
 }
 
@@ -227,18 +239,18 @@ impl<'a> Transfer<'a> {
 fn blocks(
     body: &mut impl Read,
     mut bytes: u64,
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
     mut take: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestFailure> {
     let mut block = vec![0; BLOCK];
     while bytes > 0 {
-        go_on().map_err(Trouble::Lasting)?;
+        check_stop().map_err(RequestFailure::Permanent)?;
         let most = usize::try_from(bytes).unwrap_or(BLOCK).min(BLOCK);
         let count = receive(body, &mut block[..most])?;
         if count == 0 {
-            return Err(Trouble::Passing("the server closed the connection early".into(), None));
+            return Err(RequestFailure::Transient("the server closed the connection early".into(), None));
         }
-        take(&block[..count]).map_err(Trouble::Lasting)?;
+        take(&block[..count]).map_err(RequestFailure::Permanent)?;
         bytes -= count as u64;
     }
     Ok(())
@@ -250,8 +262,8 @@ fn plain(tag: &str) -> &str {
 }
 
 /// Waits a moment for what other connections do.
-fn wait(go_on: &mut GoOn<'_>) -> Result<()> {
-    go_on()?;
+fn wait(check_stop: &mut StopCheck<'_>) -> Result<()> {
+    check_stop()?;
     std::thread::sleep(Duration::from_millis(10));
     Ok(())
 }

@@ -29,7 +29,7 @@ use crate::model::Model;
 use crate::sample::SamplerParams;
 use crate::session::{GuessedRows, GuessedStep, Session};
 use crate::speculate::Continuation;
-use crate::text::{ReplyParser, ReplyPlace, Tag, Tokenizer};
+use crate::text::{ReplyParser, ReplyPosition, Tag, Tokenizer};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Constraining {
     }
 
     /// Updates the grammar for the present place, where one may begin or cease to hold.
-    fn arrive(&mut self, place: ReplyPlace) {
+    fn arrive(&mut self, place: ReplyPosition) {
         match &self.holds {
             Some((matcher, Part::Call)) if matcher.is_over() => {
                 self.holds = None;
@@ -141,10 +141,10 @@ impl Constraining {
                 }
             }
             Some(_) => {}
-            None if matches!(place, ReplyPlace::Start | ReplyPlace::Answer) => {
+            None if matches!(place, ReplyPosition::Start | ReplyPosition::Answer) => {
                 self.holds = self.answer.take().map(|matcher| (matcher.copy(), Part::Answer));
             }
-            None if place == ReplyPlace::CallBegun => {
+            None if place == ReplyPosition::CallBegun => {
                 self.holds = self.call.as_ref().map(|call| (call.copy(), Part::Call));
             }
             None => {}
@@ -152,18 +152,18 @@ impl Constraining {
     }
 
     /// Whether a grammar begins to hold at a place.
-    fn begins(&self, place: ReplyPlace) -> bool {
+    fn begins(&self, place: ReplyPosition) -> bool {
         match place {
             _ if self.is_holding() => false,
-            ReplyPlace::Start | ReplyPlace::Answer => self.answer.is_some(),
-            ReplyPlace::CallBegun => self.call.is_some(),
-            ReplyPlace::Thinking | ReplyPlace::Within => false,
+            ReplyPosition::Start | ReplyPosition::Answer => self.answer.is_some(),
+            ReplyPosition::CallBegun => self.call.is_some(),
+            ReplyPosition::Thinking | ReplyPosition::Within => false,
         }
     }
 
     /// The token that begins thinking, at a place where that is allowed.
-    fn thinks_at(&self, place: ReplyPlace) -> Option<u32> {
-        self.think.filter(|_| place == ReplyPlace::Start && matches!(self.holds, Some((_, Part::Answer))))
+    fn thinks_at(&self, place: ReplyPosition) -> Option<u32> {
+        self.think.filter(|_| place == ReplyPosition::Start && matches!(self.holds, Some((_, Part::Answer))))
     }
 
     /// Sets the grammar of the answer aside while the model thinks.
@@ -232,7 +232,7 @@ fn thinking_tokens(parser: &ReplyParser, prompt: &[u32], tokenizer: &Tokenizer) 
 }
 
 impl Rule for Constraining {
-    fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()> {
+    fn begin(&mut self, session: &mut Session, place: ReplyPosition, pending: &mut VecDeque<u32>) -> Result<()> {
         self.feed_missing(session)?;
         if self.begins(place) && !pending.is_empty() {
             // They were guessed while everything was allowed.
@@ -248,7 +248,7 @@ impl Rule for Constraining {
         Ok(())
     }
 
-    fn holds_at(&self, place: ReplyPlace) -> bool {
+    fn holds_at(&self, place: ReplyPosition) -> bool {
         self.is_holding() || self.begins(place)
     }
 
@@ -307,7 +307,7 @@ impl Rule for Constraining {
             }
         };
         if let Some((_, begun, guessed)) = self.step.take().filter(|(after, ..)| *after == length) {
-            session.took_masked(begun.elapsed(), guessed);
+            session.record_masked_step(begun.elapsed(), guessed);
         }
         if think == Some(token) {
             self.set_aside()
@@ -325,7 +325,7 @@ impl Rule for Constraining {
         steering: Option<&mut Steering<'_>>,
     ) -> Result<u32> {
         let mut mask = vec![u32::MAX; self.model.config().vocab.div_ceil(u32::BITS as usize)];
-        let only = self.think_end.filter(|_| turn.events.place() == ReplyPlace::Thinking);
+        let only = self.think_end.filter(|_| turn.events.place() == ReplyPosition::Thinking);
         if let Some(token) = only {
             mask.fill(0);
             set(&mut mask, token, true);
@@ -388,7 +388,7 @@ impl Rule for Constraining {
         Ok(())
     }
 
-    fn replay(&mut self, begun: &[(u32, ReplyPlace)]) -> Result<()> {
+    fn replay(&mut self, begun: &[(u32, ReplyPosition)]) -> Result<()> {
         for (token, place) in begun {
             self.arrive(*place);
             if self.thinks_at(*place) == Some(*token) {

@@ -4,7 +4,7 @@
 use super::Event;
 use crate::error::Result;
 use crate::model::Model;
-use crate::text::{Detokenizer, ReplyParser, ReplyPiece, ReplyPlace, StopStrings, Tokenizer};
+use crate::text::{Detokenizer, ReplyParser, ReplyPiece, ReplyPosition, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
 /// The queue of a generation's events, and the state of everything that makes them.
@@ -58,8 +58,8 @@ impl EventBuilder {
     }
 
     /// Where the reply is now: in the answer if nothing is parsed.
-    pub fn place(&self) -> ReplyPlace {
-        self.parser.as_ref().map_or(ReplyPlace::Answer, ReplyParser::place)
+    pub fn place(&self) -> ReplyPosition {
+        self.parser.as_ref().map_or(ReplyPosition::Answer, ReplyParser::place)
     }
 
     /// Whether the reply may have calls.

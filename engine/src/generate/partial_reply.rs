@@ -4,7 +4,7 @@ use super::Event;
 use super::event_builder::EventBuilder;
 use crate::error::Result;
 use crate::model::Model;
-use crate::text::{ReplyParser, ReplyPlace};
+use crate::text::{ReplyParser, ReplyPosition};
 
 /// The state of an [`EventBuilder`] after the first tokens of a reply, and the events of these tokens.
 pub(crate) struct PartialReply {
@@ -12,7 +12,7 @@ pub(crate) struct PartialReply {
     pub(super) events: EventBuilder,
     made: Vec<Event>,
     /// The tokens, and where the reply was before each.
-    pub(super) tokens: Vec<(u32, ReplyPlace)>,
+    pub(super) tokens: Vec<(u32, ReplyPosition)>,
 }
 
 impl PartialReply {

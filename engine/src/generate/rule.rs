@@ -8,17 +8,17 @@ use super::event_builder::EventBuilder;
 use crate::error::Result;
 use crate::model::Model;
 use crate::session::Session;
-use crate::text::ReplyPlace;
+use crate::text::ReplyPosition;
 use std::collections::VecDeque;
 
 /// Restricts which tokens may come next, and feeds them: forced tokens together, and guesses that it allows.
 pub trait Rule: Send {
     /// Called before a token at a place, where the rule may begin or cease to hold. `pending` are tokens in the session
     /// that were not reported yet.
-    fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()>;
+    fn begin(&mut self, session: &mut Session, place: ReplyPosition, pending: &mut VecDeque<u32>) -> Result<()>;
 
     /// Whether it holds at a place or begins to.
-    fn holds_at(&self, place: ReplyPlace) -> bool;
+    fn holds_at(&self, place: ReplyPosition) -> bool;
 
     /// Whether the reply is complete.
     fn is_over(&self) -> bool;
@@ -54,7 +54,7 @@ pub trait Rule: Send {
     fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()>;
 
     /// Replays the beginning of a reply that is to be continued: its tokens, and the place before each.
-    fn replay(&mut self, begun: &[(u32, ReplyPlace)]) -> Result<()>;
+    fn replay(&mut self, begun: &[(u32, ReplyPosition)]) -> Result<()>;
 }
 
 /// The rule for a reply to a prompt, if anything restricts it. If no calls are wanted, this changes the options to ban

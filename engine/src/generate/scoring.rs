@@ -5,7 +5,7 @@ use super::{PromptLogprobs, TokenLogprobs};
 use crate::error::Result;
 use crate::sample::{Logprob, logprobs};
 use crate::session::Session;
-use crate::threads::{GoOn, Job, cores, work};
+use crate::threads::{Job, StopCheck, cores, work};
 
 /// The tokens of a prompt that have not got their log-probabilities yet.
 #[derive(Debug, Clone, Copy)]
@@ -34,13 +34,18 @@ impl Scoring {
     /// these rows. The last token of the prompt is not computed, because what follows it is generated.
     ///
     /// # Errors
-    /// The errors of [`Session::feed`], and the error of `go_on`.
-    pub fn read(&mut self, session: &mut Session, prompt: &[u32], go_on: &mut GoOn<'_>) -> Result<Vec<TokenLogprobs>> {
-        let rows = session.feed_first(&prompt[self.next - 1..prompt.len() - 1], go_on)?;
+    /// The errors of [`Session::feed`], and the error of `check_stop`.
+    pub fn read(
+        &mut self,
+        session: &mut Session,
+        prompt: &[u32],
+        check_stop: &mut StopCheck<'_>,
+    ) -> Result<Vec<TokenLogprobs>> {
+        let rows = session.feed_first(&prompt[self.next - 1..prompt.len() - 1], check_stop)?;
         let tokens = &prompt[self.next..][..rows.len()];
         let tokenizer = session.model().tokenizer()?;
         let mut scored = Vec::with_capacity(rows.len());
-        for (chosen, top) in each(&rows, tokens, self.top, go_on)? {
+        for (chosen, top) in each(&rows, tokens, self.top, check_stop)? {
             let bytes = tokenizer.token_bytes(chosen.token)?.to_owned();
             scored.push(TokenLogprobs { chosen, bytes, top });
         }
@@ -51,7 +56,12 @@ impl Scoring {
 
 /// The log-probabilities of tokens by the logits of the rows before them. A row takes about a millisecond for a large
 /// vocabulary, so all cores take part.
-fn each(rows: &[Vec<f32>], tokens: &[u32], top: usize, go_on: &mut GoOn<'_>) -> Result<Vec<(Logprob, Vec<Logprob>)>> {
+fn each(
+    rows: &[Vec<f32>],
+    tokens: &[u32],
+    top: usize,
+    check_stop: &mut StopCheck<'_>,
+) -> Result<Vec<(Logprob, Vec<Logprob>)>> {
     let mut scored = vec![None; rows.len()];
     let each = rows.len().div_ceil(cores()).max(1);
     let parts = rows.chunks(each).zip(tokens.chunks(each)).zip(scored.chunks_mut(each));
@@ -63,6 +73,6 @@ fn each(rows: &[Vec<f32>], tokens: &[u32], top: usize, go_on: &mut GoOn<'_>) -> 
             Ok(())
         })
     });
-    work("log-probabilities", jobs.collect(), |_| Ok(()), go_on)?;
+    work("log-probabilities", jobs.collect(), |_| Ok(()), check_stop)?;
     Ok(scored.into_iter().flatten().collect())
 }

@@ -15,8 +15,8 @@ use crate::model::Model;
 use crate::sample::logprobs;
 use crate::session::{HiddenMean, Reuse, Session};
 use crate::speculate::DraftStats;
-use crate::text::{ReplyParser, ReplyPlace};
-use crate::threads::stoppable;
+use crate::text::{ReplyParser, ReplyPosition};
+use crate::threads::with_stop_signal;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -177,7 +177,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     /// Replays the beginning of a reply that is to be continued.
-    fn replay(&mut self, model: &Model, begun: &[(u32, ReplyPlace)]) -> Result<()> {
+    fn replay(&mut self, model: &Model, begun: &[(u32, ReplyPosition)]) -> Result<()> {
         let Some(Err(refused)) = self.policy.rule.as_mut().map(|rule| rule.replay(begun)) else { return Ok(()) };
         let relaxed = relaxed(&self.options).filter(|_| matches!(refused, Error::Argument { .. }));
         let Some(mut options) = relaxed else { return Err(refused) };
@@ -257,9 +257,9 @@ impl<'a> GenerationTask<'a> {
     }
 
     /// Does other work for it, which stops once it is cancelled.
-    pub fn stoppable<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+    pub fn with_stop_signal<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let cancels = self.cancels.clone();
-        stoppable(move || cancels.is_cancelled(), || work(self))
+        with_stop_signal(move || cancels.is_cancelled(), || work(self))
     }
 
     /// Computes a part of the prompt, or a token. The events that this completes can be [popped](Self::pop) afterwards.
@@ -268,7 +268,7 @@ impl<'a> GenerationTask<'a> {
     /// After any error the generation cannot continue, except after [`Error::PoolFull`], once there is memory.
     pub fn advance(&mut self, session: &mut Session) -> Result<()> {
         let cancels = self.cancels.clone();
-        let advanced = stoppable(
+        let advanced = with_stop_signal(
             move || cancels.is_cancelled(),
             || match self.state {
                 _ if !self.again.is_empty() => self.read_again(session),
@@ -399,13 +399,13 @@ impl<'a> GenerationTask<'a> {
     fn read_next(&mut self, session: &mut Session) -> Result<bool> {
         let cancels = &self.cancels;
         let cancelled = || cancels.is_cancelled();
-        let go_on = &mut || if cancelled() { Err(Error::Cancelled) } else { Ok(()) };
+        let check_stop = &mut || if cancelled() { Err(Error::Cancelled) } else { Ok(()) };
         if let Some(mean) = &mut self.mean {
             let done = mean.count();
             if session.tokens().len() < done {
                 return read_part(session, &self.prompt[..done], &cancelled).map(|_| false);
             }
-            session.feed_first_into(mean, &self.prompt[done..], go_on)?;
+            session.feed_first_into(mean, &self.prompt[done..], check_stop)?;
             return Ok(mean.count() == self.prompt.len());
         }
         let Some(scoring) = self.scoring.as_mut().filter(|scoring| scoring.is_open(&self.prompt)) else {
@@ -414,7 +414,7 @@ impl<'a> GenerationTask<'a> {
         if session.tokens().len() < scoring.without_logits() {
             return read_part(session, &self.prompt[..scoring.without_logits()], &cancelled).map(|_| false);
         }
-        let scored = scoring.read(session, &self.prompt, go_on)?;
+        let scored = scoring.read(session, &self.prompt, check_stop)?;
         scored.into_iter().for_each(|token| self.events.push(Event::PromptToken(token)));
         Ok(false)
     }
@@ -640,11 +640,11 @@ fn ban_ends(model: &Model, must_end: bool, biases: &mut Vec<(u32, f32)>) -> Resu
 fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
     let rest = &tokens[session.tokens().len().min(tokens.len())..];
     let part = if session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
-    let mut go_on = |read| match cancelled() || (part..rest.len()).contains(&read) {
+    let mut check_stop = |read| match cancelled() || (part..rest.len()).contains(&read) {
         true => Err(Error::Cancelled),
         false => Ok(()),
     };
-    match session.feed_while(rest, &mut go_on).and_then(|()| session.wait()) {
+    match session.feed_while(rest, &mut check_stop).and_then(|()| session.wait()) {
         Ok(()) => Ok(true),
         Err(Error::Cancelled) if !cancelled() => Ok(false),
         Err(error) => Err(error),

@@ -19,11 +19,11 @@ pub(super) enum Data {
     File(Disk),
     Static(&'static [u8]),
     Owned(Vec<u8>),
-    Elsewhere(Elsewhere),
+    Remote(Remote),
 }
 
 /// A file that is not on this machine; only its header was read.
-pub(super) struct Elsewhere {
+pub(super) struct Remote {
     pub path: PathBuf,
     pub bytes: usize,
 }
@@ -57,14 +57,14 @@ impl Data {
             Self::File(disk) => disk.bytes,
             Self::Static(bytes) => bytes.len(),
             Self::Owned(bytes) => bytes.len(),
-            Self::Elsewhere(file) => file.bytes,
+            Self::Remote(file) => file.bytes,
         }
     }
 
     /// All bytes, unless they are in a file or elsewhere.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
-            Self::File(_) | Self::Elsewhere(_) => None,
+            Self::File(_) | Self::Remote(_) => None,
             Self::Static(bytes) => Some(bytes),
             Self::Owned(bytes) => Some(bytes),
         }
@@ -78,14 +78,14 @@ impl Data {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(disk) => Some(&disk.path),
-            Self::Elsewhere(file) => Some(&file.path),
+            Self::Remote(file) => Some(&file.path),
             _ => None,
         }
     }
 
     /// Reads bytes, beginning at `at`.
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
-        if matches!(self, Self::Elsewhere(_)) {
+        if matches!(self, Self::Remote(_)) {
             return Err(self.unreadable(io::Error::other(
                 "only the header of this file was downloaded; download the whole file first",
             )));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::data::{Data, Elsewhere};
+use super::data::{Data, Remote};
 use super::header::GgufHeader;
 use super::limits;
 use super::reader::{ByteReader, broken};
@@ -12,7 +12,7 @@ use crate::memory::resize;
 /// The number of bytes of a file that are read first. They hold the whole header, unless the vocabulary is large.
 const FIRST: usize = 1 << 20;
 /// The same for files that are not on this machine, where each byte takes long.
-const FIRST_ELSEWHERE: usize = 512 << 10;
+const FIRST_REMOTE: usize = 512 << 10;
 
 /// A long header grows by at least 1 / `PART` at a time, so that it is not parsed too often.
 const PART: usize = 16;
@@ -45,8 +45,8 @@ impl ModelFile {
     pub fn elsewhere(path: PathBuf, bytes: u64, fetch: &mut ReadAt<'_>) -> Result<Self> {
         let most = |_| broken("size of the file", format!("at most {} bytes", usize::MAX), bytes.to_string());
         let bytes = usize::try_from(bytes).map_err(most)?;
-        let (header, read) = read(bytes, FIRST_ELSEWHERE, fetch).map_err(|error| error.in_file(Some(&path)))?;
-        Ok(Self { data: Data::Elsewhere(Elsewhere { path, bytes }), header, read })
+        let (header, read) = read(bytes, FIRST_REMOTE, fetch).map_err(|error| error.in_file(Some(&path)))?;
+        Ok(Self { data: Data::Remote(Remote { path, bytes }), header, read })
     }
 
     /// The bytes that the positions in the header refer to.

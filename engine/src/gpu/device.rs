@@ -10,7 +10,7 @@ use wgpu::{Features, Limits};
 
 /// The limits that kernels need on every device: the name of each, how to read it, and its smallest value. WebGPU
 /// guarantees all of them except the number of storage buffers, which the product of two matrices of K-quants needs.
-const LEAST: [(&str, Limit, u64); 5] = [
+const REQUIRED_LIMITS: [(&str, Limit, u64); 5] = [
     ("max_storage_buffers_per_shader_stage", |l| l.max_storage_buffers_per_shader_stage.into(), 14),
     ("max_compute_workgroup_storage_size", |l| l.max_compute_workgroup_storage_size.into(), 16 << 10),
     ("max_compute_invocations_per_workgroup", |l| l.max_compute_invocations_per_workgroup.into(), 256),
@@ -164,7 +164,7 @@ fn wanted_features(options: &GpuOptions, matrices: bool) -> Features {
 }
 
 fn check_limits(limits: &Limits) -> Result<()> {
-    let mut found = LEAST.into_iter().map(|(limit, found, expected)| (limit, found(limits), expected));
+    let mut found = REQUIRED_LIMITS.into_iter().map(|(limit, found, expected)| (limit, found(limits), expected));
     let Some((limit, found, expected)) = found.find(|(_, found, least)| found < least) else { return Ok(()) };
     let remedy = "open the device with the descriptor from `Gpu::descriptor`, or use another GPU";
     Err(Error::Limit { limit, expected, found, remedy })

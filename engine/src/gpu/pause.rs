@@ -6,12 +6,12 @@
 //! to the driver. Earlier submissions continue; `configure` waits for them.
 //!
 //! A thread that waits here stays responsive: it returns [`Error::Cancelled`] once its work [should
-//! stop](crate::threads::is_to_stop), and [`Error::DeviceLost`] once the device is lost. So an app that cancels a
+//! stop](crate::threads::should_stop), and [`Error::DeviceLost`] once the device is lost. So an app that cancels a
 //! worker's work and waits for the worker during a pause does not wait forever.
 
 use super::Gpu;
 use crate::error::{Error, Result, unpoisoned};
-use crate::threads::{is_to_stop, lock};
+use crate::threads::{lock, should_stop};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Gpu {
             state = waited.0;
             if waited.1.timed_out() {
                 drop(state);
-                if is_to_stop() {
+                if should_stop() {
                     return Err(Error::Cancelled);
                 }
                 self.check()?;

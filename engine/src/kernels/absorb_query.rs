@@ -1,6 +1,6 @@
 //! The heads' queries, projected to the latent space for attention over the latent cache.
 
-use super::computes::{RotatedQueries, Terms, Which};
+use super::computes::{MatrixSelection, RotatedQueries, Terms};
 use super::matvec::{Feed, Input, MatvecProduct};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -43,7 +43,7 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, rank) + 1);
         let terms = Terms::One { w: w.clone(), add: false };
         let rotated = RotatedQueries { q: *query, y: *y, rotary };
-        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), rotated));
+        self.computes(KERNEL.name, (product.reference(self, terms, MatrixSelection::InTurn, y), rotated));
         self.step(label, variant, bindings, &(), grid, cost)
     }
 }

@@ -107,13 +107,13 @@ pub(crate) struct KvRows {
 /// The vectors that a product multiplies.
 pub(crate) enum Operand {
     /// The vectors of a tensor.
-    Vectors(Seen),
+    Vectors(ProductInput),
     /// The heads' outputs of attention, merged from its splits.
     Merged(Merged, Arithmetic),
 }
 
 /// Vectors of a tensor, and what the product does to them before it multiplies them.
-pub(crate) struct Seen {
+pub(crate) struct ProductInput {
     pub x: Tensor,
     pub norm: Option<Norm>,
     /// The rounded vectors that are read instead.
@@ -124,7 +124,7 @@ pub(crate) struct Seen {
     pub halves: bool,
 }
 
-impl Seen {
+impl ProductInput {
     /// The unchanged vectors.
     pub fn plain(x: Tensor) -> Self {
         Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, halves: false }
@@ -151,12 +151,12 @@ impl Errors {
 pub(crate) enum Terms {
     /// w · x, which replaces the output or is added to it.
     One { w: Weight, add: bool },
-    /// silu(gate · x) · (up · x), in the range of f16 if `halved`.
-    Gated { gate: Weight, up: Weight, halved: bool },
+    /// silu(gate · x) · (up · x), in the range of f16 if `limit_to_f16`.
+    Gated { gate: Weight, up: Weight, limit_to_f16: bool },
 }
 
 /// Which matrix of a stack a vector is multiplied by.
-pub(crate) enum Which {
+pub(crate) enum MatrixSelection {
     /// Vector *i*, counted over all rows, times matrix *i* modulo the number of matrices.
     InTurn,
     /// The matrix of the slot's expert, with slots grouped by expert: the order of the slots, and the `count` tiles
@@ -169,7 +169,7 @@ pub(crate) enum Which {
     Routed { ids: BufferRef, weights: BufferRef, top_k: usize },
 }
 
-impl Which {
+impl MatrixSelection {
     pub fn of(groups: &Groups) -> Self {
         Self::Grouped { slots: groups.slots.buffer, tiles: groups.tiles.buffer, count: groups.tiles.shape[1] }
     }
@@ -177,7 +177,7 @@ impl Which {
 
 /// What a step writes in addition to its output: the output rounded to bytes, after multiplication with the weights
 /// of the following norm if there is one.
-pub(crate) struct Left {
+pub(crate) struct SideOutput {
     pub rounded: Rounded,
     pub norm: Option<Weight>,
 }
@@ -186,11 +186,11 @@ pub(crate) struct Left {
 pub(crate) struct Product {
     pub terms: Terms,
     pub x: Operand,
-    pub which: Which,
+    pub which: MatrixSelection,
     pub y: Tensor,
     /// The index of the first computed vector of a row, and their number.
     pub stacks: (usize, usize),
-    pub left: Option<Left>,
+    pub left: Option<SideOutput>,
     pub errors: Errors,
 }
 
@@ -213,7 +213,7 @@ pub(crate) struct Summed {
     pub side: Option<usize>,
     pub add: bool,
     /// Whether silu(gate) · up is limited to the range of f16.
-    pub halved: bool,
+    pub limit_to_f16: bool,
 }
 
 /// x = the sum of the parts, or += it and Σ weight · y over the slots of a row; h = x under the norm.
@@ -236,7 +236,7 @@ pub(crate) struct Down {
     pub top_k: usize,
     pub hidden: Operand,
     pub x: Tensor,
-    pub left: Option<Left>,
+    pub left: Option<SideOutput>,
     pub errors: Errors,
 }
 
@@ -382,7 +382,7 @@ pub(crate) struct Normed {
     pub x: Tensor,
     pub y: Tensor,
     pub norm: Norm,
-    pub left: Option<Left>,
+    pub left: Option<SideOutput>,
 }
 
 /// y = the first values of x.

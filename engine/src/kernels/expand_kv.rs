@@ -31,7 +31,7 @@ const OTHERS: usize = 4;
 pub(super) const KERNEL: Kernel = Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[] };
 
 /// Whether the kernel of this name expands keys and values.
-pub(crate) fn writes_out(kernel: &str) -> bool {
+pub(crate) fn expands_kv(kernel: &str) -> bool {
     [KERNEL.name, expand_kv_matrix::KERNEL.name].contains(&kernel)
 }
 

@@ -1,6 +1,6 @@
 //! The first half of a dense feed-forward: silu(gate · x) · (up · x).
 
-use super::computes::{Terms, Which};
+use super::computes::{MatrixSelection, Terms};
 use super::matvec::{Feed, Input, MatvecProduct};
 use super::rounded::Epilogue;
 use super::{Kernel, expect_shape};
@@ -41,8 +41,8 @@ impl Builder {
         bindings.push(self.bound("y", y.buffer));
         let cost = product.cost(y.bytes()) + Cost::products(gate, 1, vectors) + Cost::products(up, 1, vectors);
         let grid = product.grid(self, product.blocks(self, rows));
-        let terms = Terms::Gated { gate: gate.clone(), up: up.clone(), halved: false };
-        self.computes(KERNEL.name, product.reference(self, terms, Which::InTurn, &y));
+        let terms = Terms::Gated { gate: gate.clone(), up: up.clone(), limit_to_f16: false };
+        self.computes(KERNEL.name, product.reference(self, terms, MatrixSelection::InTurn, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Input { tensor: y, norm: None, rounded })
     }

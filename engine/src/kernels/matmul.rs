@@ -6,7 +6,7 @@
 //! the sums of both. A step can compute the tiles of two weights (`lib/two_weights.wgsl`). Two kernels multiply tiles:
 //! `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
 
-use super::computes::{self, Errors, Operand, RotatedQueries, Seen, Terms, Which};
+use super::computes::{self, Errors, MatrixSelection, Operand, ProductInput, RotatedQueries, Terms};
 use super::errors::SUM;
 use super::group_slots::Groups;
 use super::sum_parts::Summands;
@@ -138,7 +138,7 @@ impl<'a> TileRows<'a> {
         match self {
             Self::One { w, add } => Terms::One { w: w.clone(), add },
             Self::Gated { gate, up } => {
-                Terms::Gated { gate: gate.clone(), up: up.clone(), halved: plan.multiplies_halves() }
+                Terms::Gated { gate: gate.clone(), up: up.clone(), limit_to_f16: plan.multiplies_halves() }
             }
         }
     }
@@ -239,8 +239,8 @@ impl<'a> TileProduct<'a> {
         let variant = match self.rows {
             TileRows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
             TileRows::Gated { .. } => {
-                let halved = plan.multiplies_halves();
-                variant.switch("HALVED", "h", halved).file(HALF_RANGE).file(source!("lib/activations.wgsl"))
+                let limit_to_f16 = plan.multiplies_halves();
+                variant.switch("LIMIT_TO_F16", "h", limit_to_f16).file(HALF_RANGE).file(source!("lib/activations.wgsl"))
             }
         };
         let variant = match self.vectors {
@@ -328,13 +328,13 @@ impl<'a> TileProduct<'a> {
     /// shared experts.
     pub fn reference(&self, plan: &Builder, operands: Operands) -> (computes::Product, Option<computes::Product>) {
         let which = match self.vectors {
-            TileVectors::Batch => Which::InTurn,
-            TileVectors::Slots { groups, .. } => Which::of(groups),
+            TileVectors::Batch => MatrixSelection::InTurn,
+            TileVectors::Slots { groups, .. } => MatrixSelection::of(groups),
         };
         let halves = matches!(operands, Operands::F16);
         let product = |rows: TileRows<'_>, which, stacks| computes::Product {
             terms: rows.terms(plan),
-            x: Operand::Vectors(Seen { halves, ..Seen::plain(*self.x) }),
+            x: Operand::Vectors(ProductInput { halves, ..ProductInput::plain(*self.x) }),
             which,
             y: *self.y,
             stacks,
@@ -342,7 +342,7 @@ impl<'a> TileProduct<'a> {
             errors: Errors { sum: SUMS, halves },
         };
         let first = usize::from(self.other.is_some()); // of the slots of selected experts
-        let shared = self.other.map(|shared| product(shared, Which::InTurn, (0, first)));
+        let shared = self.other.map(|shared| product(shared, MatrixSelection::InTurn, (0, first)));
         (product(self.rows, which, (first, self.y.per_row() - first)), shared)
     }
 

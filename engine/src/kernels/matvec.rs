@@ -7,7 +7,8 @@ use super::rounded::{Epilogue, Rounded, WORDS};
 use super::tiling::{ProductShape, tile};
 use super::{Kernel, expect_multiple, expect_shape};
 use super::{
-    computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
+    computes, computes::Errors, computes::MatrixSelection, computes::Merged, computes::Operand, computes::ProductInput,
+    computes::Terms,
 };
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, Tilings, VariantBuilder, Weight};
@@ -237,12 +238,12 @@ impl<'a> MatvecProduct<'a> {
             Feed::Merged(_, merged) => return Operand::Merged(*merged, arithmetic),
         };
         let rounded = self.rounded_input(plan).map(|(_, rounded)| rounded);
-        let plain = Seen::plain(input.tensor);
-        Operand::Vectors(Seen { norm: input.norm.clone(), rounded, arithmetic, ..plain })
+        let plain = ProductInput::plain(input.tensor);
+        Operand::Vectors(ProductInput { norm: input.norm.clone(), rounded, arithmetic, ..plain })
     }
 
     /// What the step computes, for the CPU reference: y {rows, n}.
-    pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
+    pub fn reference(&self, plan: &Builder, terms: Terms, which: MatrixSelection, y: &Tensor) -> computes::Product {
         let y = *y;
         let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(PRODUCT));
         computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }

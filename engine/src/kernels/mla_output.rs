@@ -1,7 +1,7 @@
 //! The heads' outputs: the splits of attention are merged, and projected back from the latent space with one matrix for
 //! each head.
 
-use super::computes::{self, Errors, Merged, Terms, Which};
+use super::computes::{self, Errors, MatrixSelection, Merged, Terms};
 use super::errors::ATTENDED;
 use super::matvec::{Feed, MatvecProduct};
 use super::mla_attention::{AttentionSplits, MAX_SPLITS};
@@ -50,7 +50,7 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, rows));
         let terms = Terms::One { w: w.clone(), add: false };
         let errors = Errors::of_sums(JOINED);
-        let reference = product.reference(self, terms, Which::InTurn, y);
+        let reference = product.reference(self, terms, MatrixSelection::InTurn, y);
         self.computes(KERNEL.name, computes::Product { errors, ..reference });
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)

@@ -1,7 +1,7 @@
 //! The first half of a mixture of experts: gate and up of the selected experts and of the shared ones. The experts are
 //! selected by an earlier step, or by each workgroup of this one.
 
-use super::computes::{self, SelectedExperts, Terms, Which};
+use super::computes::{self, MatrixSelection, SelectedExperts, Terms};
 use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
 use super::moe_gate_up_grouped as grouped;
 use super::rounded::{Epilogue, Rounded};
@@ -248,12 +248,14 @@ fn reference(
     let top_k = selection.top_k();
     let selected = selection.selected(ids);
     let which = match selection {
-        Selection::Made(Routed { ids, weights }) => Which::Routed { ids: ids.buffer, weights: weights.buffer, top_k },
-        Selection::Each(_) => selected.clone().map_or(Which::InTurn, Which::SelectedExperts),
+        Selection::Made(Routed { ids, weights }) => {
+            MatrixSelection::Routed { ids: ids.buffer, weights: weights.buffer, top_k }
+        }
+        Selection::Each(_) => selected.clone().map_or(MatrixSelection::InTurn, MatrixSelection::SelectedExperts),
     };
-    let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone(), halved: false };
+    let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone(), limit_to_f16: false };
     let half = |terms, which, stacks| computes::Product { stacks, ..product.reference(plan, terms, which, y) };
     let of_selected = half(gated(weights.gate, weights.up), which, (0, top_k));
     let shared = gated(weights.shared_gate, weights.shared_up);
-    (selected, (of_selected, half(shared, Which::InTurn, (top_k, 1))))
+    (selected, (of_selected, half(shared, MatrixSelection::InTurn, (top_k, 1))))
 }

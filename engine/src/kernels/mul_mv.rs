@@ -1,6 +1,6 @@
 //! Matrix times vector, for one matrix or a stack of them.
 
-use super::computes::{Terms, Which};
+use super::computes::{MatrixSelection, Terms};
 use super::matvec::{Feed, Input, MatvecProduct, Norm, buffers_of};
 use super::rounded::{Epilogue, Residual};
 use super::{Kernel, expect_multiple, expect_shape, mul_mv_places};
@@ -72,7 +72,7 @@ impl Builder {
         let reads = product.cost(if write == Write::Add { 2 } else { 1 } * y.bytes());
         let cost = reads + Cost::products(w, matrices, vectors / matrices);
         let terms = Terms::One { w: w.clone(), add: write == Write::Add };
-        let reference = product.reference(self, terms, Which::InTurn, y);
+        let reference = product.reference(self, terms, MatrixSelection::InTurn, y);
         if let Some(places) = mul_mv_places::places(self, &product) {
             let variant = mul_mv_places::variant(self, &product, &places);
             let variant = variant.switch("ACCUMULATE", "a", write == Write::Add).constant("Y_STRIDE", "y", y.stride);

@@ -1,6 +1,6 @@
 //! Two matrices times the same vector.
 
-use super::computes::{self, Terms, Which};
+use super::computes::{self, MatrixSelection, Terms};
 use super::matvec::{Feed, Input, MatvecProduct, Norm, buffers_of};
 use super::rounded::{Epilogue, Residual};
 use super::{Kernel, expect_shape};
@@ -54,9 +54,9 @@ impl Builder {
         let cost = product.cost(y.bytes() + z.bytes()) + Cost::products(w, 1, vectors) + Cost::products(v, 1, vectors);
         let grid = product.grid(self, product.blocks(self, first) + product.blocks(self, second));
         let one = |w: &Weight| Terms::One { w: w.clone(), add: false };
-        let second = product.reference(self, one(v), Which::InTurn, &z);
+        let second = product.reference(self, one(v), MatrixSelection::InTurn, &z);
         let second = computes::Product { left: None, ..second };
-        self.computes(KERNEL.name, (product.reference(self, one(w), Which::InTurn, &y), second));
+        self.computes(KERNEL.name, (product.reference(self, one(w), MatrixSelection::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok((Residual { rounded: epilogue.rounded, ..Residual::from(y) }, z))
     }

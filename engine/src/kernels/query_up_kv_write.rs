@@ -1,6 +1,6 @@
 //! Computes the heads' queries from the compressed ones, and in the same step writes the row's KV row to the cache.
 
-use super::computes::{KvRows, Terms, Which};
+use super::computes::{KvRows, MatrixSelection, Terms};
 use super::kv_write::Cache;
 use super::rounded::{Epilogue, Rounded};
 use super::{Kernel, expect_shape};
@@ -52,7 +52,7 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
         let terms = Terms::One { w: w.clone(), add: false };
         let kv_rows = KvRows { kv: (*kv).into(), norm: norm.clone(), cache: *cache };
-        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), kv_rows));
+        self.computes(KERNEL.name, (product.reference(self, terms, MatrixSelection::InTurn, y), kv_rows));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }

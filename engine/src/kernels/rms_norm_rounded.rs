@@ -1,6 +1,6 @@
 //! Root mean square norm of vectors, which are also rounded to bytes for the product that follows.
 
-use super::computes::{Left, Normed};
+use super::computes::{Normed, SideOutput};
 use super::matvec::{HALF, Input, Norm};
 use super::rounded::WORDS;
 use super::{Kernel, expect_shape, mul_mv, params};
@@ -51,7 +51,7 @@ impl Builder {
         let params = Params { halves, x_pitch: pitch(x), y_pitch: pitch(&y), epsilon: *epsilon };
         let activations = (8 * width * count + 4 * rounded.words) as u64;
         let cost = Cost { weights: weight.matrix_bytes(), activations, ..Cost::default() };
-        let left = Some(Left { rounded, norm: None });
+        let left = Some(SideOutput { rounded, norm: None });
         self.computes(KERNEL.name, Normed { x: *x, y, norm: norm.clone(), left });
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(Some(Input { tensor: y, norm: None, rounded: Some(rounded) }))

@@ -2,7 +2,7 @@
 //! them.
 
 use super::Kernel;
-use super::computes::Left;
+use super::computes::SideOutput;
 use super::matvec::{Feed, HALF, Input, MatvecProduct, Norm};
 use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
 use crate::quant::{Arithmetic, GROUP};
@@ -157,8 +157,8 @@ impl Epilogue<'_> {
     }
 
     /// What is written in addition to the output, for the CPU reference.
-    pub fn left(&self) -> Option<Left> {
-        Some(Left { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
+    pub fn left(&self) -> Option<SideOutput> {
+        Some(SideOutput { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
     }
 
     /// The bindings of its buffers.

@@ -124,12 +124,12 @@ impl Builder {
             TileRows::One { add, .. } => (false, add),
             TileRows::Gated { .. } => (true, false),
         };
-        let halved = gated && self.multiplies_halves();
+        let limit_to_f16 = gated && self.multiplies_halves();
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("SIDE", "", SIDE)
             .switch("GATED", "g", gated)
             .switch("ACCUMULATE", "a", add)
-            .switch("HALVED", "h", halved)
+            .switch("LIMIT_TO_F16", "h", limit_to_f16)
             .file(HALF_RANGE)
             .file(source!("lib/activations.wgsl"));
         let variant = self.batch_files(variant);
@@ -146,7 +146,7 @@ impl Builder {
         };
         let cost = Cost::of_activations(parts.bytes() + if add { 2 } else { 1 } * y.bytes());
         let side = gated.then_some(SIDE);
-        self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side, add, halved });
+        self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side, add, limit_to_f16 });
         self.step(label, variant, bindings, &params, [chunks.div_ceil(WORKGROUP), y.rows, stacks], cost)
     }
 }

@@ -18,7 +18,7 @@ use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Capabilities, Matrices};
-use crate::kernels::expand_kv::writes_out;
+use crate::kernels::expand_kv::expands_kv;
 use crate::kernels::{DRAFTING, KEPT_ROWS, MAX_DRAFTS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, StepChoice, Target, Team, Tensor, Tiling};
 use crate::quant::GROUP;
@@ -165,8 +165,8 @@ impl BatchPlan {
     }
 
     /// Whether attention expands the latents of all earlier tokens to keys and values, again in every batch.
-    pub fn writes_out(&self) -> bool {
-        self.plan.steps.iter().any(|step| writes_out(step.kernel))
+    pub fn expands_kv(&self) -> bool {
+        self.plan.steps.iter().any(|step| expands_kv(step.kernel))
     }
 
     /// The local buffers that the plan shares with the plan of a single row: the index here, and the index there.

@@ -7,7 +7,7 @@
 //! file has them. A wrong kernel is replaced. The self-test checks far more, and needs no model.
 
 use super::batch_plan::plan_alone;
-use super::options::Patience;
+use super::options::DriverTimeouts;
 use super::plan_batch;
 use super::planner::Planner;
 use super::progress::{LoadStage, Meter};
@@ -23,7 +23,7 @@ use crate::memory::zeros;
 use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight};
 use crate::shader::{Pipelines, Variant};
 use crate::speculate::DraftKind;
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cell::Cell;
@@ -60,7 +60,7 @@ pub(super) struct Subject<'a> {
     /// Counts the steps.
     pub meter: &'a Meter,
     /// How long a step may take.
-    pub patience: Patience,
+    pub patience: DriverTimeouts,
 }
 
 /// A batch whose kernels are checked.
@@ -109,15 +109,15 @@ impl Model {
         (target, pipelines): (&Target, &Pipelines),
         batches: Vec<CheckedBatch>,
         proven: &HashSet<(Variant, usize)>,
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
         let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
         let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
         let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
-        let (weights, meter, patience) = (self.weights(), &Meter::default(), Patience::on(gpu.report()));
+        let (weights, meter, patience) = (self.weights(), &Meter::default(), DriverTimeouts::on(gpu.report()));
         let pipelines = &pipelines.through(&gpu.patient(patience.run));
         let looked = Cell::default();
-        Subject { planner, pipelines, weights, batches, proven, looked, meter, patience }.check(target, go_on)
+        Subject { planner, pipelines, weights, batches, proven, looked, meter, patience }.check(target, check_stop)
     }
 }
 
@@ -131,8 +131,8 @@ impl Subject<'_> {
     /// The first kernel that cannot be used in the plans for a target.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the error of `go_on`; any error from the device.
-    pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
+    /// [`Error::OutOfMemory`]; the error of `check_stop`; any error from the device.
+    pub fn check(&self, target: &Target, check_stop: &mut StopCheck<'_>) -> Result<Option<KernelFinding>> {
         let Planner { config, weights, cache, .. } = *self.planner;
         let (planned, batches) = checked_plans((weights, config, cache), target, &self.batches)?;
         let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));
@@ -141,30 +141,30 @@ impl Subject<'_> {
         let (meter, missing) = (self.meter, self.pipelines.missing(&variants).count());
         meter.expect(LoadStage::Check, (steps.sum::<usize>() + missing) as u64);
         let compiled = || meter.add(LoadStage::Check, 1);
-        if let Some(refusal) = self.pipelines.try_prepare(&variants, &compiled, go_on)?.first() {
+        if let Some(refusal) = self.pipelines.try_prepare(&variants, &compiled, check_stop)?.first() {
             return Ok(Some(refusal.into()));
         }
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
         for (batch, CheckedBatch { tokens, .. }) in batches.iter().zip(&self.batches) {
-            let fault = self.batch(batch, &planned, &token.executor, *tokens, &mut random, go_on)?;
+            let fault = self.batch(batch, &planned, &token.executor, *tokens, &mut random, check_stop)?;
             if fault.is_some() {
                 return Ok(fault);
             }
         }
         if let Some(last) = self.batches.last() {
-            return self.token(&planned, &token, last.tokens, &mut random, go_on);
+            return self.token(&planned, &token, last.tokens, &mut random, check_stop);
         }
         for position in 0..BEFORE {
             self.write(&token, position, &[self.pick(&mut random)])?;
             let steps = self.layers(&planned.plan);
             self.meter.expect(LoadStage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
-            let fault = self.run(&token, steps, (position, 1), None, go_on)?;
+            let fault = self.run(&token, steps, (position, 1), None, check_stop)?;
             if fault.is_some() {
                 return Ok(fault);
             }
         }
-        self.token(&planned, &token, BEFORE, &mut random, go_on)
+        self.token(&planned, &token, BEFORE, &mut random, check_stop)
     }
 
     /// Checks a batch that begins at the first position.
@@ -175,7 +175,7 @@ impl Subject<'_> {
         lender: &Executor,
         count: usize,
         random: &mut Pcg32,
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
         let plan = &batch.plan;
         let shared: HashMap<LocalId, Buffer> =
@@ -184,7 +184,7 @@ impl Subject<'_> {
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let made = Made { plan, executor };
         self.write(&made, 0, &ids)?;
-        self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
+        self.run(&made, self.steps(plan), (0, count), Some(random), check_stop)
     }
 
     /// Checks the steps of a token after others, of finding the most likely next token, and of drawing one at random.
@@ -194,10 +194,10 @@ impl Subject<'_> {
         made: &Made<'_>,
         position: usize,
         random: &mut Pcg32,
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
         self.write(made, position, &[self.pick(random)])?;
-        let fault = self.run(made, self.steps(made.plan), (position, 1), Some(random), go_on)?;
+        let fault = self.run(made, self.steps(made.plan), (position, 1), Some(random), check_stop)?;
         if fault.is_some() {
             return Ok(fault);
         }
@@ -205,7 +205,7 @@ impl Subject<'_> {
         made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
         let choice = planned.end()..made.plan.steps.len();
         self.meter.expect(LoadStage::Check, choice.len() as u64);
-        self.run(made, vec![choice], (position, 1), Some(random), go_on)
+        self.run(made, vec![choice], (position, 1), Some(random), check_stop)
     }
 
     /// Runs steps and compares some of their outputs, chosen with the random generator if there is one.
@@ -215,7 +215,7 @@ impl Subject<'_> {
         steps: Vec<Range<usize>>,
         tokens: (usize, usize),
         random: Option<&mut Pcg32>,
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
         let Planner { weights, .. } = *self.planner;
         let mut row = |weight: &Weight, row: usize| row_of(&weights.table, weight, row);
@@ -235,7 +235,7 @@ impl Subject<'_> {
                     counted += 1;
                     self.meter.add(LoadStage::Check, 1);
                 }
-                go_on()
+                check_stop()
             };
             let ran = checker.run(steps.clone(), tokens, &compared, &mut look);
             self.meter.add(LoadStage::Check, (steps.len() - counted) as u64); // those that were not compared

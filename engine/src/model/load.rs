@@ -6,10 +6,10 @@
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
-use super::options::{LoadOptions, Patience, target};
+use super::options::{DriverTimeouts, LoadOptions, target};
 use super::planner::Planner;
 use super::progress::{LoadProgress, LoadStage, Meter};
-use super::settle::{Settling, avoiding, nothing_left};
+use super::settle::{KernelSelection, avoiding, nothing_left};
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::Check;
@@ -25,7 +25,7 @@ use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Refusal, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
-use crate::threads::{GoOn, beside, work};
+use crate::threads::{StopCheck, beside, work};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -132,11 +132,11 @@ impl Model {
             cancel.check()
         };
         // On another thread, so that this one can check for cancellation at any time.
-        let loaded = beside(LOADING, |go_on| Self::loaded(file, gpu, options, &meter, go_on), &mut tell);
+        let loaded = beside(LOADING, |check_stop| Self::loaded(file, gpu, options, &meter, check_stop), &mut tell);
         loaded.map_err(|error| file.name(error))
     }
 
-    fn loaded(file: &Gguf, gpu: &Gpu, options: &LoadOptions, meter: &Meter, tell: &mut GoOn<'_>) -> Result<Self> {
+    fn loaded(file: &Gguf, gpu: &Gpu, options: &LoadOptions, meter: &Meter, tell: &mut StopCheck<'_>) -> Result<Self> {
         let _user = gpu.user();
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
@@ -152,8 +152,8 @@ impl Model {
         let (prompt, wanted) = (options.prompt.on(gpu.report()), target(gpu, options));
         let planner =
             Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
-        let mut kernels = Settling::new(&planner, &wanted, options)?;
-        let patience = options.overrides.patience.unwrap_or(Patience::on(gpu.report()));
+        let mut kernels = KernelSelection::new(&planner, &wanted, options)?;
+        let patience = options.overrides.patience.unwrap_or(DriverTimeouts::on(gpu.report()));
         let pipelines = match &options.overrides.altered {
             None => Pipelines::of(gpu),
             Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
@@ -506,7 +506,7 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     /// Reads the tokenizer and the template, and compiles the kernels, while the weights are uploaded.
-    fn run(&self, variants: &[Variant], tell: &mut GoOn<'_>) -> Result<(Text, Uploaded)> {
+    fn run(&self, variants: &[Variant], tell: &mut StopCheck<'_>) -> Result<(Text, Uploaded)> {
         let Self { file, meter, .. } = *self;
         let mut text = None;
         let compiled = || meter.add(LoadStage::Kernels, 1);
@@ -522,8 +522,8 @@ impl Loading<'_> {
                 Ok(())
             }),
         );
-        let uploading = |go_on: &mut GoOn<'_>| {
-            let uploaded = upload(self.pipelines, &self.weights.table, self.zero_copy, meter, go_on)?;
+        let uploading = |check_stop: &mut StopCheck<'_>| {
+            let uploaded = upload(self.pipelines, &self.weights.table, self.zero_copy, meter, check_stop)?;
             meter.enter(LoadStage::Kernels);
             Ok(uploaded)
         };
@@ -540,10 +540,10 @@ fn warm_up(
     planned: &BatchPlan,
     weights: &[Buffer],
     (mut writer, meter): (BatchWriter, &Meter),
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<()> {
     let gpu = pipelines.gpu();
-    pipelines.prepare_counted(&planned.plan.variants, &|| meter.add(LoadStage::Check, 1), go_on)?;
+    pipelines.prepare_counted(&planned.plan.variants, &|| meter.add(LoadStage::Check, 1), check_stop)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
     let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };

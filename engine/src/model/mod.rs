@@ -46,7 +46,7 @@ pub(crate) use draft_plan::no_block;
 pub use draft_plan::{DraftInputs, DraftPlan, Drafting, plan_drafted_rows, plan_drafting};
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};
-pub use options::{Altered, LoadOptions, LoadOverrides, Patience};
+pub use options::{Altered, DriverTimeouts, LoadOptions, LoadOverrides};
 pub use progress::{LoadProgress, LoadStage};
 pub use prompt::PromptOptions;
 pub use rope::{RopeScaling, Yarn};

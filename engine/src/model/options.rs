@@ -70,20 +70,20 @@ pub struct LoadOverrides {
     /// Replacements that make kernels wrong, for tests of the check at load.
     pub altered: Option<Altered>,
     /// How long the load waits for a driver; `None` for a limit that suits the GPU.
-    pub patience: Option<Patience>,
+    pub patience: Option<DriverTimeouts>,
 }
 
 /// How long a load waits for a driver before it considers a kernel endless.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct DriverTimeouts {
     /// How long the driver may compile without finishing a kernel.
     pub compile: Duration,
     /// How long a step of the check may run.
     pub run: Duration,
 }
 
-impl Patience {
+impl DriverTimeouts {
     /// The limits for an adapter. A step takes less than a second on a GPU; a driver that computes on the CPU shares it
     /// with all other programs.
     pub(super) fn on(report: &AdapterReport) -> Self {

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// `PromptOptions { …, ..PromptOptions::default() }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromptOptions {
-    /// The number of tokens that are computed together, up to [`PromptOptions::MOST`]; 1 to compute prompts token by
-    /// token, as in decoding. `None` for what suits the GPU: 512, or up to 4096 on one with much memory of its own. If
-    /// these tokens take longer than a second, fewer are computed together, but at least 64.
+    /// The number of tokens that are computed together, up to [`PromptOptions::MAX_CHUNK`]; 1 to compute prompts token
+    /// by token, as in decoding. `None` for what suits the GPU: 512, or up to 4096 on one with much memory of its own.
+    /// If these tokens take longer than a second, fewer are computed together, but at least 64.
     pub chunk: Option<usize>,
     /// The approximate GPU time of one submission. Between two submissions the GPU can draw, and a prompt can be
     /// cancelled. A single step of the plan may take longer.
@@ -18,19 +18,19 @@ pub struct PromptOptions {
 
 impl PromptOptions {
     /// The largest chunk. Larger ones would take more memory and would not be faster.
-    pub const MOST: usize = 4096;
+    pub const MAX_CHUNK: usize = 4096;
 
     /// The number of tokens that are computed together, within the limits.
     pub fn together(&self) -> usize {
-        self.chunk.unwrap_or(USUAL).clamp(1, Self::MOST)
+        self.chunk.unwrap_or(USUAL).clamp(1, Self::MAX_CHUNK)
     }
 
     /// These options with the chunk that suits an adapter, unless one is set: an H100 reads a prompt of 4096 tokens 1.4
     /// times as fast in chunks of 4096 as in chunks of 512, and a longer one 1.5 times.
     pub(crate) fn on(self, adapter: &AdapterReport) -> Self {
         let own = if adapter.kind == AdapterKind::Discrete { adapter.memory.unwrap_or(0) } else { 0 };
-        let affordable = usize::try_from(own / PART_OF_MEMORY / ROW_BYTES).unwrap_or(Self::MOST);
-        let suited = CAPACITIES.into_iter().chain([Self::MOST]).filter(|capacity| *capacity <= affordable).max();
+        let affordable = usize::try_from(own / PART_OF_MEMORY / ROW_BYTES).unwrap_or(Self::MAX_CHUNK);
+        let suited = CAPACITIES.into_iter().chain([Self::MAX_CHUNK]).filter(|capacity| *capacity <= affordable).max();
         Self { chunk: self.chunk.or(Some(suited.unwrap_or(USUAL).max(USUAL))), ..self }
     }
 }

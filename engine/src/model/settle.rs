@@ -7,14 +7,14 @@
 
 use super::Shaders;
 use super::check::Subject;
-use super::options::{LoadOptions, Patience};
+use super::options::{DriverTimeouts, LoadOptions};
 use super::planner::Planner;
 use super::verdict::Check;
 use crate::error::{Error, KernelFault, KernelFinding, Result, Verdict};
 use crate::gpu::{BufferUse, Fetch, Gpu};
 use crate::plan::Target;
 use crate::shader::{Pipelines, Refusal, Variant};
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ const DEAD: &str = "the GPU stopped working; open it and load the model again wi
                     kernel";
 
 /// The kernels of a model's plans, as far as they can be used.
-pub(super) struct Settling<'a> {
+pub(super) struct KernelSelection<'a> {
     planner: &'a Planner<'a>,
     /// The target of the plans if every kernel can be used.
     wanted: &'a Target,
@@ -37,7 +37,7 @@ pub(super) struct Settling<'a> {
     shaders: Shaders,
 }
 
-impl<'a> Settling<'a> {
+impl<'a> KernelSelection<'a> {
     /// The kernels for a target, without those that a verdict of an earlier load is about.
     ///
     /// # Errors
@@ -91,10 +91,10 @@ impl<'a> Settling<'a> {
     /// Compiles the kernels, and replaces those that the driver refuses.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for one that cannot be replaced; the error of `go_on`; any error from the device.
-    pub fn compile(&mut self, pipelines: &Pipelines, go_on: &mut GoOn<'_>) -> Result<()> {
+    /// [`Error::WrongKernel`] for one that cannot be replaced; the error of `check_stop`; any error from the device.
+    pub fn compile(&mut self, pipelines: &Pipelines, check_stop: &mut StopCheck<'_>) -> Result<()> {
         loop {
-            let refused = pipelines.try_prepare(&self.compiled(), &|| {}, go_on)?;
+            let refused = pipelines.try_prepare(&self.compiled(), &|| {}, check_stop)?;
             if refused.is_empty() {
                 return Ok(());
             }
@@ -109,12 +109,12 @@ impl<'a> Settling<'a> {
     /// they are used unchecked.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; the error of `go_on`; any
-    /// error from the device.
-    pub fn check(&mut self, subject: &Subject<'_>, go_on: &mut GoOn<'_>) -> Result<()> {
+    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; the error of `check_stop`;
+    /// any error from the device.
+    pub fn check(&mut self, subject: &Subject<'_>, check_stop: &mut StopCheck<'_>) -> Result<()> {
         let start = Instant::now();
         loop {
-            let found = match subject.check(&self.target(), go_on) {
+            let found = match subject.check(&self.target(), check_stop) {
                 Err(Error::OutOfMemory { doing, .. }) => {
                     tracing::warn!("kernels were not checked: out of memory while {doing}");
                     return Ok(());
@@ -128,7 +128,7 @@ impl<'a> Settling<'a> {
                 return Err(self.error(finding, DEAD));
             }
             replaced?;
-            self.compile(subject.pipelines, go_on)?;
+            self.compile(subject.pipelines, check_stop)?;
         }
         self.checked = true;
         tracing::info!(looked = ?subject.looked.get(), elapsed = ?start.elapsed(), "checked kernels");
@@ -189,7 +189,7 @@ impl From<&Refusal> for KernelFinding {
 }
 
 /// Whether the device still executes work, within the load's patience.
-pub(super) fn works(gpu: &Gpu, patience: Patience) -> bool {
+pub(super) fn works(gpu: &Gpu, patience: DriverTimeouts) -> bool {
     let gpu = &gpu.patient(patience.run);
     let probe = || Fetch::new(gpu, 4)?.read(&gpu.buffer("probe", 4, BufferUse::Storage)?, 0, 4);
     probe().is_ok()

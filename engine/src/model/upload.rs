@@ -19,7 +19,7 @@ use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
 use crate::memory::resize;
 use crate::plan::Weight;
 use crate::shader::Pipelines;
-use crate::threads::{GoOn, Job, cores, work};
+use crate::threads::{Job, StopCheck, cores, work};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -58,7 +58,7 @@ pub(super) fn upload(
     table: &WeightTable,
     zero_copy: bool,
     meter: &Meter,
-    go_on: &mut GoOn<'_>,
+    check_stop: &mut StopCheck<'_>,
 ) -> Result<Uploaded> {
     let (gpu, weights) = (pipelines.gpu(), &table.weights);
     let rows = weights.iter().map(|weight| WeightRows::of(table, weight)).collect::<Result<Vec<_>>>()?;
@@ -71,12 +71,12 @@ pub(super) fn upload(
         .map(|in_place| groups(weights, staging, |weight| placed.places[weight.id.index()].is_some() == in_place));
     let (sums, next) = (Sums::of(weights.len()), AtomicUsize::new(0));
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
-    upload.run(threads, go_on)?;
+    upload.run(threads, check_stop)?;
     table.unchanged()?;
     let sums = upload.sums.finish();
     let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
     let since = Instant::now();
-    verify(pipelines, weights, &uploaded, go_on)?;
+    verify(pipelines, weights, &uploaded, check_stop)?;
     tracing::debug!(took = ?since.elapsed(), "the GPU summed the weights");
     Ok(uploaded)
 }
@@ -145,22 +145,22 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     /// Runs the threads until everything is done.
-    fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
+    fn run(&self, threads: usize, check_stop: &mut StopCheck<'_>) -> Result<()> {
         // The first job must get staging memory; the others leave their work to it if there is too little.
         let mut first = Some(self.staging()?);
         let mut job = |_| -> Job<'_> {
             let stagings = first.take().into_iter().collect();
-            Box::new(move |go_on| self.work(stagings, go_on))
+            Box::new(move |check_stop| self.work(stagings, check_stop))
         };
         let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(&mut job).collect();
-        work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
+        work("repacking weights", jobs, |_| Ok(()), check_stop).or_else(|error| match error {
             Error::Cancelled => Err(error),
             error => self.gpu.check().and(Err(error)), // reports a lost device, which causes many kinds of errors
         })
     }
 
     /// Takes groups until none is left.
-    fn work(&self, mut stagings: Vec<Staging>, go_on: &mut GoOn<'_>) -> Result<()> {
+    fn work(&self, mut stagings: Vec<Staging>, check_stop: &mut StopCheck<'_>) -> Result<()> {
         while stagings.len() < ROTATIONS {
             match self.staging() {
                 Ok(staging) => stagings.push(staging),
@@ -168,16 +168,16 @@ impl Upload<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let sent = self.send_all(&mut stagings, go_on);
+        let sent = self.send_all(&mut stagings, check_stop);
         let finished = stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu));
         sent.and(finished)
     }
 
     /// Sends groups from the two stagings in turn.
-    fn send_all(&self, stagings: &mut [Staging], go_on: &mut GoOn<'_>) -> Result<()> {
+    fn send_all(&self, stagings: &mut [Staging], check_stop: &mut StopCheck<'_>) -> Result<()> {
         let mut scratch = Scratch::default();
         for turn in (0..stagings.len()).cycle() {
-            go_on()?;
+            check_stop()?;
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             let group = if let Some(group) = self.copied.get(next) {
                 self.send(group, &mut stagings[turn], &mut scratch)?;

@@ -20,20 +20,20 @@ const SUBMISSION: u64 = 1 << 30;
 /// The size in bytes of the checksum of a weight, which consists of two sums.
 const PAIR: u64 = 8;
 
-/// Computes the checksums of the weights' buffers on the GPU, and compares them with those of the host. `go_on` is
+/// Computes the checksums of the weights' buffers on the GPU, and compares them with those of the host. `check_stop` is
 /// called before every submission.
 ///
 /// # Errors
 /// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; the error
-/// of `go_on`; any error from the device.
+/// of `check_stop`; any error from the device.
 pub(super) fn verify(
     pipelines: &Pipelines,
     weights: &Arc<Vec<Weight>>,
     uploaded: &Uploaded,
-    go_on: &mut dyn FnMut() -> Result<()>,
+    check_stop: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     let sum_plan = SumPlan::of(weights, pipelines.gpu().capabilities().max_binding)?;
-    let sums = sum_plan.run(pipelines, &uploaded.buffers, go_on)?;
+    let sums = sum_plan.run(pipelines, &uploaded.buffers, check_stop)?;
     let pairs = weights.iter().zip(sums.iter().zip(&uploaded.sums));
     let mut wrong = pairs.filter(|(_, (there, sent))| there != sent).map(|(weight, _)| weight);
     let Some(first) = wrong.next() else { return Ok(()) };
@@ -73,16 +73,16 @@ impl SumPlan {
         &self,
         pipelines: &Pipelines,
         buffers: &[Buffer],
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<[u32; 2]>> {
         let gpu = pipelines.gpu();
-        pipelines.prepare_while(&self.plan.variants, go_on)?;
+        pipelines.prepare_while(&self.plan.variants, check_stop)?;
         let executor = Executor::new(pipelines, &self.plan, buffers)?;
         let (bytes, submissions) = (PAIR * self.plan.weights.len() as u64, self.submissions());
         let mut fetch = Fetch::with_capacity(gpu, bytes, submissions.len() + 1)?;
         let mut newest: Option<Submission> = None;
         for steps in submissions {
-            go_on()?;
+            check_stop()?;
             let submission = fetch.submit(&[], |copies| executor.submit(steps, copies))?;
             // The GPU computes one submission while the host records the next.
             newest.replace(submission).map_or(Ok(()), |before| gpu.wait(&before))?;

@@ -17,7 +17,7 @@ fn rotated([a, b]: [(f32, f64); 2], rotation: [f32; 2]) -> [(f64, f64); 2] {
 }
 
 /// The largest error of numbers so small that they lose precision in f16.
-const LEAST: f64 = 4e-7;
+const SUBNORMAL_F16_ERROR: f64 = 4e-7;
 /// The error of a value of a rotated pair, relative to the magnitudes of its two terms: it is rounded twice, which is
 /// 1.2e-7.
 const ROTATED: f64 = 4e-7;
@@ -85,7 +85,7 @@ impl KvRows {
         let (top, size) = block.iter().fold((0.0, 0.0), |(top, most), (v, size)| (v.abs().max(top), size.max(most)));
         let start = place * row.bytes();
         let output = OutputPlace::Block(buffer, start + row.byte(at), (start + row.scale(at)) / 2);
-        let rounding = IN_BLOCK * top + if probe.picks_all() { 0.0 } else { LEAST };
+        let rounding = IN_BLOCK * top + if probe.picks_all() { 0.0 } else { SUBNORMAL_F16_ERROR };
         Sample { output, want, tolerance: probe.slack() * WRITTEN * size, rounding, size }
     }
 
@@ -95,7 +95,7 @@ impl KvRows {
         let rounding = match (self.cache.ty, probe.picks_all()) {
             (CacheType::F32, _) => 0.0,
             (_, true) => half_step(want),
-            (_, false) => HALF_ROUNDED * want.abs() + LEAST,
+            (_, false) => HALF_ROUNDED * want.abs() + SUBNORMAL_F16_ERROR,
         };
         let (output, size) = (self.output(place, at), want.abs().max(1.0));
         Sample { output, want, tolerance: error + SMALLEST, rounding, size }

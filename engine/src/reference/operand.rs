@@ -4,7 +4,7 @@ use super::start;
 use super::vectors::{norm_factor, rms_normed};
 use crate::error::Result;
 use crate::kernels::Rounded;
-use crate::kernels::computes::{Operand, Seen};
+use crate::kernels::computes::{Operand, ProductInput};
 use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
 use crate::plan::Probe;
@@ -65,7 +65,7 @@ impl Vector {
     }
 }
 
-impl Seen {
+impl ProductInput {
     /// The first `columns` values of a vector.
     pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
         if let Some(rounded) = &self.rounded {

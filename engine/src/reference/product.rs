@@ -4,7 +4,7 @@ use super::operand::Vector;
 use super::{HALF_ROUNDED, SMALLEST, VALUES, VECTORS, start, within};
 use crate::error::Result;
 use crate::kernels::Summands;
-use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, Terms, Which};
+use crate::kernels::computes::{Down, Errors, MatrixSelection, PartialProduct, Product, SideOutput, Terms};
 use crate::kernels::errors::{expert_weights, swiglu};
 use crate::kernels::matmul::LARGEST_HALF;
 use crate::kernels::matvec::HALF;
@@ -63,7 +63,7 @@ const HALVES: f64 = 4e-4;
 /// The largest rounding error of numbers so small that they lose precision in f16.
 const HALF_STEP: f64 = 6e-8;
 
-impl Which {
+impl MatrixSelection {
     /// The index of a vector's matrix among `matrices`, and the factor on the output with its error; `None` if the
     /// router's choice is close, or if no tile has the slot. `slots` is the number of slots of a token.
     fn matrix(
@@ -99,7 +99,7 @@ impl Which {
 
 /// The rows of an output vector to check, in lists: some, or half groups if the output is also written rounded, because
 /// a scale is shared.
-fn rows_of(probe: &mut Probe<'_>, rows: usize, left: Option<&Left>) -> Vec<Vec<usize>> {
+fn rows_of(probe: &mut Probe<'_>, rows: usize, left: Option<&SideOutput>) -> Vec<Vec<usize>> {
     if left.is_none() {
         return vec![probe.some(rows, VALUES)];
     }
@@ -112,13 +112,13 @@ impl Product {
     fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         match &self.terms {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
-            Terms::Gated { gate, up, halved } => {
+            Terms::Gated { gate, up, limit_to_f16 } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
                 let (gate, up) = (gate?, up?);
                 // Cases hold gated products to the bound on products alone, which leaves room for silu.
                 let off = if probe.picks_all() { 0.0 } else { probe.slack() * swiglu(gate.value) };
                 let sum = gated(gate, up, off);
-                Ok(if *halved { sum.in_half_range() } else { sum })
+                Ok(if *limit_to_f16 { sum.in_half_range() } else { sum })
             }
         }
     }
@@ -244,7 +244,7 @@ impl Errors {
     }
 }
 
-impl Left {
+impl SideOutput {
     /// The samples of a rounded half group of the vector that begins at `place`, given its values by row.
     pub(super) fn samples(
         &self,

@@ -4,7 +4,7 @@ use super::product::{Sum, gated};
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{
-    Copied, EmbeddingRows, Errors, LastToken, Left, Normed, SumNormed, Summed, WeightedSum, WordSums,
+    Copied, EmbeddingRows, Errors, LastToken, Normed, SideOutput, SumNormed, Summed, WeightedSum, WordSums,
 };
 use crate::kernels::errors::{NORMED, SUM, swiglu};
 use crate::kernels::matvec::HALF;
@@ -72,7 +72,7 @@ fn normed_left(
     probe: &mut Probe<'_>,
     (x, from): (BufferRef, usize),
     norm: &Norm,
-    (left, vector, to): (&Left, usize, usize),
+    (left, vector, to): (&SideOutput, usize, usize),
 ) -> Result<Vec<Sample>> {
     let (width, weights) = (norm.weight.shape[0], probe.row(&norm.weight, 0, 0)?);
     let want = rms_normed(&probe.values(x, from, width)?, &weights, norm.epsilon);
@@ -138,7 +138,7 @@ impl Reference for Summed {
                         let gate = value / side * 2 * side + value % side;
                         let [gate, up] = [one(gate)?, one(gate + side)?];
                         let sum = gated(gate, up, probe.slack() * swiglu(gate.value));
-                        if self.halved { sum.in_half_range() } else { sum }
+                        if self.limit_to_f16 { sum.in_half_range() } else { sum }
                     }
                     None => one(value)?,
                 };

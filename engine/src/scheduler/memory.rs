@@ -10,7 +10,7 @@ use crate::plan::PAGE;
 use std::time::Instant;
 
 /// Whether the cache of a conversation without a reply was dropped.
-pub(super) enum Forgotten {
+pub(super) enum Eviction {
     One,
     /// It will be in a later round, once it was stored.
     Later,
@@ -22,16 +22,16 @@ impl Engine {
     /// Frees memory for the reply of a slot, or makes it wait for memory. Returns false if nothing can be done.
     pub(super) fn free_memory(&mut self, index: usize) -> bool {
         let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
-        match self.forget_idle(index) {
-            Forgotten::One => return true,
-            Forgotten::Later => {
+        match self.evict_idle(index) {
+            Eviction::One => return true,
+            Eviction::Later => {
                 self.slots[index].work.iter_mut().for_each(|work| work.waits = true);
                 return true;
             }
-            Forgotten::None => {}
+            Eviction::None => {}
         }
         let others = self.holders().any(|(place, _)| place != index);
-        match self.first_to_go(id) {
+        match self.eviction_candidate(id) {
             Some(other) => self.give_up(other),
             None if others => self.give_up(index),
             None => return false,
@@ -47,7 +47,7 @@ impl Engine {
 
     /// The slot whose cache is dropped first if the reply with this number needs memory: that of the newest reply whose
     /// events are not taken, or otherwise of the newest reply that came later.
-    fn first_to_go(&self, id: u64) -> Option<usize> {
+    fn eviction_candidate(&self, id: u64) -> Option<usize> {
         let others = || self.holders().filter(|(_, work)| work.id != id);
         let paused = others().filter(|(_, work)| work.paused).max_by_key(|(_, work)| work.id);
         let newer = others().filter(|(_, work)| work.id > id).max_by_key(|(_, work)| work.id);
@@ -56,17 +56,17 @@ impl Engine {
 
     /// Drops the cache of the conversation without a reply that has been unused for longest, once it was stored. The
     /// slot `needy`, for which this is done, keeps its own.
-    pub(super) fn forget_idle(&mut self, needy: usize) -> Forgotten {
+    pub(super) fn evict_idle(&mut self, needy: usize) -> Eviction {
         let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
         let idle = self.slots.iter().enumerate().filter(|(place, slot)| *place != needy && held(slot));
-        let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Forgotten::None };
+        let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Eviction::None };
         let since = self.memory_awaited.into_iter().flatten().min().unwrap_or_else(Instant::now);
         if !self.leaves(oldest, since) {
             self.memory_awaited[1] = Some(since);
-            return Forgotten::Later;
+            return Eviction::Later;
         }
         self.slots[oldest].session.rewind(0);
-        Forgotten::One
+        Eviction::One
     }
 
     /// Drops the cache of a reply until there is memory again.
@@ -96,15 +96,15 @@ impl Engine {
             return;
         }
         while self.pool.free() < needed {
-            match self.forget_idle(index) {
-                Forgotten::One => {}
-                Forgotten::Later => return,
-                Forgotten::None => break,
+            match self.evict_idle(index) {
+                Eviction::One => {}
+                Eviction::Later => return,
+                Eviction::None => break,
             }
         }
         // Newer ones are dropped only when necessary.
         while self.pool.free() <= length
-            && let Some(other) = self.first_to_go(id)
+            && let Some(other) = self.eviction_candidate(id)
         {
             self.give_up(other);
         }

@@ -5,7 +5,7 @@ use crate::cancel::Cancels;
 use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use crate::session::FinalPart;
-use crate::threads::stoppable;
+use crate::threads::with_stop_signal;
 
 impl Engine {
     /// Computes a part of the next prompt in turn, together with other prompts if they are short.
@@ -132,10 +132,10 @@ impl Engine {
         let held: Vec<usize> = sessions.iter().map(|session| session.tokens().len()).collect();
         let are_cancelled = move || cancels.iter().all(Cancels::is_cancelled);
         let cancelled = are_cancelled.clone();
-        let mut go_on = || if are_cancelled() { Err(Error::Cancelled) } else { Ok(()) };
-        let read = stoppable(cancelled, || {
+        let mut check_stop = || if are_cancelled() { Err(Error::Cancelled) } else { Ok(()) };
+        let read = with_stop_signal(cancelled, || {
             caught(|| {
-                let read = self.pool.feed_together(&mut sessions, &prompts, batch[0].1, &mut go_on)?;
+                let read = self.pool.feed_together(&mut sessions, &prompts, batch[0].1, &mut check_stop)?;
                 sessions[0].wait().map(|()| read)
             })
         });

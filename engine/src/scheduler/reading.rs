@@ -48,7 +48,7 @@ impl Engine {
         };
         let (rate, wait) = (self.prompt_rate, if waits { ROUND } else { Duration::ZERO });
         let next = self.attempt(index, |task, session| {
-            task.stoppable(|task| reading.next(&disk, task.cacheable(task.prompt()), session, (wait, rate)))
+            task.with_stop_signal(|task| reading.next(&disk, task.cacheable(task.prompt()), session, (wait, rate)))
         });
         let (goes_on, result) = match next {
             Ok(goes_on) => (goes_on, Ok(())),

@@ -24,11 +24,11 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) const ROUND: Duration = Duration::from_millis(30);
 /// How long a conversation waits, in all, for slots and memory of others that are being stored. A disk that is
 /// slower than that loses the rest, which costs less than a reply that does not begin.
-const LEAVING: Duration = Duration::from_secs(5);
+const MAX_EVICTION_WAIT: Duration = Duration::from_secs(5);
 
 /// The part of a slot's conversation that is being stored on disk.
 pub(super) struct Storing {
-    what: What,
+    what: StoreScope,
     /// Whether the app waits for it.
     is_asked: bool,
     /// When its pages count as used.
@@ -38,7 +38,7 @@ pub(super) struct Storing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum StoreScope {
     /// The pages of its first tokens.
     First(usize),
     /// All that the slot holds, because another conversation takes its place. What takes too long is dropped.
@@ -49,7 +49,7 @@ enum What {
 
 /// How much of what is to be stored was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handed {
+enum StoreProgress {
     /// More follows in the next rounds.
     Part,
     All,
@@ -74,8 +74,10 @@ impl Engine {
             return true;
         }
         let leaving = match slot.storing.take() {
-            Some(storing) if storing.what == What::Leaving => storing,
-            other => Storing { is_asked: other.is_some_and(|other| other.is_asked), ..Storing::new(What::Leaving) },
+            Some(storing) if storing.what == StoreScope::Leaving => storing,
+            other => {
+                Storing { is_asked: other.is_some_and(|other| other.is_asked), ..Storing::new(StoreScope::Leaving) }
+            }
         };
         slot.storing = Some(Storing { awaited_since: leaving.awaited_since.min(since), ..leaving });
         self.store_slot(index)
@@ -88,8 +90,8 @@ impl Engine {
                 continue;
             }
             match storing {
-                Some(storing) if storing.what == What::Leaving => storing.is_asked = true,
-                _ => *storing = Some(Storing { is_asked: true, ..Storing::new(What::All) }),
+                Some(storing) if storing.what == StoreScope::Leaving => storing.is_asked = true,
+                _ => *storing = Some(Storing { is_asked: true, ..Storing::new(StoreScope::All) }),
             }
         }
     }
@@ -108,13 +110,13 @@ impl Engine {
         *stores_for = stores_for.saturating_sub(since.elapsed());
         outcome.worked |= handed > 0;
         match done {
-            Ok(Handed::Part) => {
+            Ok(StoreProgress::Part) => {
                 *storing = Some(wanted);
                 return false;
             }
-            Ok(Handed::All) => *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none(),
+            Ok(StoreProgress::All) => *is_stored |= !matches!(wanted.what, StoreScope::First(_)) && work.is_none(),
             // A conversation that waits for the slot does not wait a second time.
-            Ok(Handed::AllButDropped) => *is_stored |= wanted.what == What::Leaving && work.is_none(),
+            Ok(StoreProgress::AllButDropped) => *is_stored |= wanted.what == StoreScope::Leaving && work.is_none(),
             Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
         outcome.worked = true;
@@ -123,13 +125,13 @@ impl Engine {
 }
 
 impl Storing {
-    fn new(what: What) -> Self {
+    fn new(what: StoreScope) -> Self {
         Self { what, is_asked: false, used: SystemTime::now(), awaited_since: Instant::now() }
     }
 
     /// The pages of the first tokens.
     pub fn first(tokens: usize) -> Self {
-        Self::new(What::First(tokens))
+        Self::new(StoreScope::First(tokens))
     }
 
     /// Whether the app waits for it.
@@ -140,18 +142,24 @@ impl Storing {
     /// What remains to be stored once the slot continues its conversation: only what the app waits for, since the rest
     /// is stored with the next prompt. Nobody waits for the slot any more.
     pub fn of_continued(self) -> Option<Self> {
-        self.is_asked.then_some(Self { what: What::All, ..self })
+        self.is_asked.then_some(Self { what: StoreScope::All, ..self })
     }
 
     /// Hands pages over to the cache's thread, at least one if there is memory for it. The session may have changed
     /// since the last call.
-    fn go_on(&self, disk: &DiskCache, session: &mut Session, until: Instant, handed: &mut usize) -> Result<Handed> {
-        let most = if let What::First(tokens) = self.what { tokens } else { usize::MAX };
+    fn go_on(
+        &self,
+        disk: &DiskCache,
+        session: &mut Session,
+        until: Instant,
+        handed: &mut usize,
+    ) -> Result<StoreProgress> {
+        let most = if let StoreScope::First(tokens) = self.what { tokens } else { usize::MAX };
         if session.tokens().len().min(most) < PAGE {
-            return Ok(Handed::All);
+            return Ok(StoreProgress::All);
         }
         if disk.is_failing() {
-            return Ok(Handed::AllButDropped);
+            return Ok(StoreProgress::AllButDropped);
         }
         let count = session.full_pages()?.min(most / PAGE);
         let names = names(session, &session.tokens()[..count * PAGE]);
@@ -167,23 +175,23 @@ impl Storing {
         for (done, (place, with_block)) in missing.iter().copied().enumerate() {
             let Some(memory) = disk.reserve(session.page_bytes(with_block)) else {
                 let gives_up = self.gives_up(disk, missing.len() - done);
-                return Ok(if gives_up { Handed::AllButDropped } else { Handed::Part });
+                return Ok(if gives_up { StoreProgress::AllButDropped } else { StoreProgress::Part });
             };
             let rows = session.read_page(place, with_block)?;
             let used = earlier(self.used, place as u32);
             memory.fill(Job { name: names[place][usize::from(with_block)], rows, used, kept: Arc::clone(&kept) });
             *handed += 1;
             if Instant::now() >= until && done + 1 < missing.len() {
-                return Ok(Handed::Part);
+                return Ok(StoreProgress::Part);
             }
         }
         disk.use_now(&names);
-        Ok(Handed::All)
+        Ok(StoreProgress::All)
     }
 
     /// Whether the rest is dropped, because the disk is too slow for the conversation that waits for this one to leave.
     fn gives_up(&self, disk: &DiskCache, left: usize) -> bool {
-        let gives_up = self.what == What::Leaving && self.awaited_since.elapsed() >= LEAVING;
+        let gives_up = self.what == StoreScope::Leaving && self.awaited_since.elapsed() >= MAX_EVICTION_WAIT;
         if gives_up {
             disk.count_dropped(left);
             tracing::warn!("the disk cache is too slow: {} tokens of a conversation are not stored", left * PAGE);

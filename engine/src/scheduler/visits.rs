@@ -2,7 +2,7 @@
 //! read one from a file.
 
 use super::engine::{Engine, Slot, caught, died, empty};
-use super::memory::Forgotten;
+use super::memory::Eviction;
 use super::storing::ROUND;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -56,13 +56,13 @@ impl Engine {
             });
             match loaded {
                 Ok(()) => break,
-                Err(full @ Error::PoolFull { .. }) => match self.forget_idle(index) {
-                    Forgotten::One => {}
-                    Forgotten::Later => {
+                Err(full @ Error::PoolFull { .. }) => match self.evict_idle(index) {
+                    Eviction::One => {}
+                    Eviction::Later => {
                         self.memory_awaited[1] = None; // nobody waits
                         return Ok(None);
                     }
-                    Forgotten::None => return Err(full),
+                    Eviction::None => return Err(full),
                 },
                 Err(error) => return Err(error),
             }

@@ -9,7 +9,9 @@ use super::Session;
 use crate::error::Result;
 use crate::kernels::{MAX_DRAFTS, VERIFIED_ROWS};
 use crate::model::{most_drafts, most_sequences};
-use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Evidence, Offer, Speculation, Wish};
+use crate::speculate::{
+    Continuation, DraftEstimate, DraftKind, DraftOffer, DraftPlanner, DraftSource, DraftStats, Speculation,
+};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -61,20 +63,20 @@ struct TimedStep {
 
 /// Guesses of the tokens that follow the one that was sampled.
 pub struct Guess {
-    pub evidence: Evidence,
+    pub source: DraftSource,
     pub count: usize,
     /// The guessed tokens from the text; `None` if the multi-token-prediction block makes them.
     pub tokens: Option<Vec<u32>>,
 }
 
 /// An offer of guesses, with the tokens if they come from the text.
-type Offered = (Offer, Option<Vec<u32>>);
+type Offered = (DraftOffer, Option<Vec<u32>>);
 
 impl StepClock {
     /// Records the end of a step that fed `fed` tokens, after which the sessions have `tokens`. Returns how long it
     /// took, without the rest of a running step of `alone` seconds; `None` if there was other work since the previous
     /// step.
-    fn took(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
+    fn step_time(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
         let at = Instant::now();
         let before = self.last.replace(TimedStep { at, tokens, verified })?;
         let took = (before.tokens + fed == tokens).then_some(at - before.at)?;
@@ -102,7 +104,7 @@ impl Drafter {
     }
 
     /// The index of the offer to try, and how many of its drafts.
-    fn chosen(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
+    fn chosen(&mut self, offers: &[DraftOffer]) -> Option<(usize, usize)> {
         let chosen = self.planner.choose(offers);
         match self.options {
             Speculation { kind: DraftKind::Auto, .. } => chosen,
@@ -121,16 +123,16 @@ impl Drafter {
 
     /// Records a step of this session alone that verified the guess, if any, and fed `fed` tokens, after which the
     /// session has `tokens`.
-    pub fn took(&mut self, guess: Option<&Guess>, fed: usize, tokens: usize) {
+    pub fn record_step(&mut self, guess: Option<&Guess>, fed: usize, tokens: usize) {
         let alone = self.planner.alone();
-        let took = self.clock.took(tokens, fed, guess.is_some(), alone);
-        let Some(Guess { evidence, count, .. }) = guess else {
-            took.into_iter().for_each(|took| self.planner.took_alone(took));
+        let took = self.clock.step_time(tokens, fed, guess.is_some(), alone);
+        let Some(Guess { source, count, .. }) = guess else {
+            took.into_iter().for_each(|took| self.planner.record_plain_step(took));
             return;
         };
-        self.planner.verified(*evidence, *count, fed - 1);
+        self.planner.verified(*source, *count, fed - 1);
         let Some(took) = took else { return };
-        self.planner.took(*evidence, 1 + count, took);
+        self.planner.record_drafted_step(*source, 1 + count, took);
         self.saved(fed, alone, took);
     }
 
@@ -169,14 +171,14 @@ impl CommonDrafter {
         let chosen = if asked { shared_out(&offered, capacity) } else { self.chosen(sessions, &offered, capacity) };
         // The block makes the same number of drafts for all, which have to fit the context of each.
         let is_predicted =
-            |it: &Option<Offered>| matches!(it, Some((offer, _)) if offer.evidence == Evidence::Predicted);
+            |it: &Option<Offered>| matches!(it, Some((offer, _)) if offer.source == DraftSource::Predicted);
         let predicting = sessions.iter().zip(&offered).filter(|(_, offered)| is_predicted(offered));
         let most = predicting.map(|(session, _)| session.left_after_next()).min().unwrap_or_default();
         let guess = |(offered, count): (&mut Option<Offered>, usize)| {
-            let (Offer { evidence, .. }, tokens) = offered.take().filter(|_| count > 0)?;
-            let count = if evidence == Evidence::Predicted { count.min(most) } else { count };
+            let (DraftOffer { source, .. }, tokens) = offered.take().filter(|_| count > 0)?;
+            let count = if source == DraftSource::Predicted { count.min(most) } else { count };
             let tokens = tokens.map(|tokens| tokens.into_iter().take(count).collect());
-            Some(Guess { evidence, count, tokens })
+            Some(Guess { source, count, tokens })
         };
         offered.iter_mut().zip(chosen).map(guess).collect()
     }
@@ -184,32 +186,32 @@ impl CommonDrafter {
     /// How many drafts of each session pay off.
     fn chosen(&mut self, sessions: &[&mut Session], offered: &[Option<Offered>], capacity: usize) -> Vec<usize> {
         let wish = |(session, offered): (&&mut Session, &Option<Offered>)| match offered {
-            Some((offer, _)) => Wish { evidence: offer.evidence, odds: session.drafter.planner.odds(offer) },
-            None => Wish { evidence: Evidence::Matched(0), odds: Vec::new() },
+            Some((offer, _)) => DraftEstimate { source: offer.source, odds: session.drafter.planner.odds(offer) },
+            None => DraftEstimate { source: DraftSource::Matched(0), odds: Vec::new() },
         };
-        let wishes: Vec<Wish> = sessions.iter().zip(offered).map(wish).collect();
+        let wishes: Vec<DraftEstimate> = sessions.iter().zip(offered).map(wish).collect();
         let chosen = self.planner(sessions.len()).choose_together(&wishes, capacity);
         chosen.unwrap_or_else(|| vec![0; sessions.len()])
     }
 
     /// Records a step of several sessions that verified the guesses, if any, and how many tokens it fed.
-    pub fn took(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
+    pub fn record_step(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
         let plain = self.planner(sessions.len()).alone();
         let tokens = sessions.iter().map(|session| session.tokens().len()).sum();
         let drafts: usize = guesses.iter().flatten().map(|guess| guess.count).sum();
-        let took = self.clock.took(tokens, fed.iter().sum(), drafts > 0, plain);
+        let took = self.clock.step_time(tokens, fed.iter().sum(), drafts > 0, plain);
         let planner = self.planner(sessions.len());
-        let predicted = guesses.iter().flatten().find(|guess| guess.evidence == Evidence::Predicted);
-        let evidence = predicted.map_or(Evidence::Matched(0), |guess| guess.evidence);
+        let predicted = guesses.iter().flatten().find(|guess| guess.source == DraftSource::Predicted);
+        let source = predicted.map_or(DraftSource::Matched(0), |guess| guess.source);
         match took {
-            Some(took) if drafts > 0 => planner.took(evidence, 1 + drafts, took),
-            Some(took) => planner.took_alone(took),
+            Some(took) if drafts > 0 => planner.record_drafted_step(source, 1 + drafts, took),
+            Some(took) => planner.record_plain_step(took),
             None => {}
         }
         for ((session, guess), fed) in sessions.iter_mut().zip(guesses).zip(fed) {
-            let (Some(Guess { evidence, count, .. }), 1..) = (guess, *fed) else { continue };
-            planner.verified(*evidence, *count, fed - 1);
-            session.drafter.planner.verified(*evidence, *count, fed - 1);
+            let (Some(Guess { source, count, .. }), 1..) = (guess, *fed) else { continue };
+            planner.verified(*source, *count, fed - 1);
+            session.drafter.planner.verified(*source, *count, fed - 1);
             took.into_iter().for_each(|took| session.drafter.saved(*fed, plain, took));
         }
     }
@@ -277,14 +279,14 @@ impl Session {
         let mut offers = Vec::with_capacity(2);
         let continuation = if kind == DraftKind::Mtp { None } else { self.look_up(most) };
         offers.extend(continuation.map(|Continuation { tokens, matched }| {
-            let offer = Offer { evidence: Evidence::Matched(matched), count: tokens.len() };
+            let offer = DraftOffer { source: DraftSource::Matched(matched), count: tokens.len() };
             (offer, Some(tokens))
         }));
         if kind != DraftKind::Lookup && self.model().has_block() {
             // Penalties on a row depend on the tokens before it, and the host does not know the ids of the block's
             // drafts.
             let count = if self.sequence.sampling.penalises() { 1 } else { MAX_PREDICTED };
-            offers.push((Offer { evidence: Evidence::Predicted, count: most.min(count) }, None));
+            offers.push((DraftOffer { source: DraftSource::Predicted, count: most.min(count) }, None));
         }
         Some(offers)
     }
@@ -292,17 +294,17 @@ impl Session {
     /// The guesses after the sampled token, if any are worth trying.
     pub(super) fn guess(&mut self, most: usize) -> Option<Guess> {
         let mut offered = self.offers(most)?;
-        let offers: Vec<Offer> = offered.iter().map(|(offer, _)| *offer).collect();
+        let offers: Vec<DraftOffer> = offered.iter().map(|(offer, _)| *offer).collect();
         let (number, count) = self.drafter.chosen(&offers)?;
-        let (Offer { evidence, .. }, tokens) = offered.swap_remove(number);
+        let (DraftOffer { source, .. }, tokens) = offered.swap_remove(number);
         let tokens = tokens.map(|tokens| tokens.into_iter().take(count).collect());
-        Some(Guess { evidence, count, tokens })
+        Some(Guess { source, count, tokens })
     }
 
     /// The offer for a common step: the one that is likelier to be right.
     fn best_offer(&mut self, most: usize) -> Option<Offered> {
         let offered = self.offers(most)?;
-        let first = |offer: &Offer| self.drafter.planner.odds(&Offer { count: 1, ..*offer })[0];
+        let first = |offer: &DraftOffer| self.drafter.planner.odds(&DraftOffer { count: 1, ..*offer })[0];
         offered.into_iter().reduce(|best, other| if first(&other.0) > first(&best.0) { other } else { best })
     }
 
@@ -333,7 +335,7 @@ pub(crate) use masked::{GuessedRows, GuessedStep};
 /// Guesses of tokens that masks restrict.
 #[cfg(feature = "constrain")]
 mod masked {
-    use super::{Continuation, DraftKind, Evidence, Offer, Result, Session};
+    use super::{Continuation, DraftKind, DraftOffer, DraftSource, Result, Session};
     use crate::error::Error;
     use crate::session::owners::{Output, Values};
     use crate::session::step::{StepRequest, Token, Want};
@@ -364,7 +366,7 @@ mod masked {
                 return None;
             }
             let mut guesses = self.predicted_after(token, most)?;
-            let offer = Offer { evidence: Evidence::Matched(guesses.matched), count: guesses.tokens.len() };
+            let offer = DraftOffer { source: DraftSource::Matched(guesses.matched), count: guesses.tokens.len() };
             let (_, count) = self.drafter.chosen(&[offer])?;
             guesses.tokens.truncate(count);
             Some(guesses)
@@ -417,18 +419,18 @@ mod masked {
         /// Records the result of a step with guesses.
         pub(crate) fn guessed(&mut self, step: GuessedStep) {
             let GuessedStep { matched, guessed, accepted, .. } = step;
-            self.drafter.planner.verified(Evidence::Matched(matched), guessed, accepted);
+            self.drafter.planner.verified(DraftSource::Matched(matched), guessed, accepted);
             self.drafter.count(guessed, accepted);
         }
 
         /// Records the time from a step, with or without guesses, until the token after it was known.
-        pub(crate) fn took_masked(&mut self, took: Duration, step: Option<GuessedStep>) {
+        pub(crate) fn record_masked_step(&mut self, took: Duration, step: Option<GuessedStep>) {
             let Some(GuessedStep { matched, rows, accepted, .. }) = step else {
-                return self.drafter.planner.took_alone(took);
+                return self.drafter.planner.record_plain_step(took);
             };
             let alone = self.drafter.planner.alone();
             self.drafter.saved(1 + accepted, alone, took);
-            self.drafter.planner.took(Evidence::Matched(matched), rows, took);
+            self.drafter.planner.record_drafted_step(DraftSource::Matched(matched), rows, took);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::kernels::VERIFIED_ROWS;
 use crate::model::{most_drafts, most_sequences, no_block};
 use crate::plan::{Plan, RowHeader};
-use crate::speculate::Evidence;
+use crate::speculate::DraftSource;
 
 impl Session {
     /// Feeds the token that was sampled after the last one, and returns it.
@@ -50,7 +50,7 @@ impl Session {
     pub fn verify(&mut self, drafts: &[u32]) -> Result<Vec<u32>> {
         self.check_drafts(drafts.len())?;
         self.check(self.tokens().len() + 1, drafts)?;
-        let guess = Guess { evidence: Evidence::Matched(0), count: drafts.len(), tokens: Some(drafts.to_vec()) };
+        let guess = Guess { source: DraftSource::Matched(0), count: drafts.len(), tokens: Some(drafts.to_vec()) };
         self.verify_some(vec![Some(guess)])
     }
 
@@ -142,10 +142,10 @@ impl Pool {
         match &mut *sessions {
             [session] if counts[0] > 0 => {
                 let tokens = session.sequence.tokens.len();
-                session.drafter.took(guesses[0].as_ref(), counts[0], tokens);
+                session.drafter.record_step(guesses[0].as_ref(), counts[0], tokens);
             }
             [_] => {}
-            sessions => self.state().drafter.took(sessions, &guesses, &counts),
+            sessions => self.state().drafter.record_step(sessions, &guesses, &counts),
         }
         Ok(fed)
     }
@@ -218,7 +218,7 @@ impl Pool {
             return Err(Error::argument("drafts", expected, found));
         }
         let tokens = from_text.then(|| vec![0; count]);
-        let guess = |_| Some(Guess { evidence: Evidence::Predicted, count, tokens: tokens.clone() });
+        let guess = |_| Some(Guess { source: DraftSource::Predicted, count, tokens: tokens.clone() });
         let guesses: Vec<Option<Guess>> = sessions.iter().map(guess).collect();
         self.verify(sessions, &guesses, &vec![accepted; sessions.len()])
     }

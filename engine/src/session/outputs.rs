@@ -173,12 +173,12 @@ impl Session {
     /// after the last of them until another token is fed.
     ///
     /// # Errors
-    /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.
+    /// The errors of [`Session::feed`], and the error of `check_stop`, which is called before each submission.
     pub(crate) fn feed_first_into(
         &mut self,
         mean: &mut HiddenMean,
         tokens: &[u32],
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let (width, epsilon) = (self.model().config().width, self.model().config().epsilon);
         if mean.norm.is_empty() {
@@ -194,7 +194,7 @@ impl Session {
             }
             Ok(count)
         };
-        let fed = self.feed_next(tokens, (Outputs::Last, LOGITS_BYTES), go_on, read)?;
+        let fed = self.feed_next(tokens, (Outputs::Last, LOGITS_BYTES), check_stop, read)?;
         if fed == Some(tokens.len()) {
             self.parts.end();
         }
@@ -226,14 +226,14 @@ impl Session {
     /// follows the last of them cannot be sampled before another token was fed.
     ///
     /// # Errors
-    /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.
+    /// The errors of [`Session::feed`], and the error of `check_stop`, which is called before each submission.
     pub(crate) fn feed_first(
         &mut self,
         tokens: &[u32],
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<f32>>> {
         self.begin_prompt(tokens)?;
-        self.next_rows(tokens, (Outputs::All, SCORED_BYTES), go_on)
+        self.next_rows(tokens, (Outputs::All, SCORED_BYTES), check_stop)
     }
 
     /// Computes the first tokens of the rest of a prompt, and reads what is wanted of them, with at most `most` bytes
@@ -242,7 +242,7 @@ impl Session {
         &mut self,
         rest: &[u32],
         (outputs, most): (Outputs, usize),
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<f32>>> {
         let wanted = |planned: &BatchPlan| match outputs {
             Outputs::Last => Ok(planned.hidden),
@@ -251,7 +251,7 @@ impl Session {
         let read = |state: &mut PoolState, sequence: &mut Sequence, (plan, count): (PlanKey, usize)| {
             state.read_rows(sequence, plan, 0..count, wanted, &mut None)
         };
-        Ok(self.feed_next(rest, (outputs, most), go_on, read)?.unwrap_or_default())
+        Ok(self.feed_next(rest, (outputs, most), check_stop, read)?.unwrap_or_default())
     }
 
     /// Computes the first tokens of the rest of a prompt. `read` gets the plan that has the results, and the number of
@@ -260,10 +260,10 @@ impl Session {
         &mut self,
         rest: &[u32],
         (outputs, most): (Outputs, usize),
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
         read: impl FnOnce(&mut PoolState, &mut Sequence, (PlanKey, usize)) -> Result<T>,
     ) -> Result<Option<T>> {
-        go_on()?;
+        check_stop()?;
         let most = most / (4 * self.model().config().vocab.max(1));
         let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
         let (count, shape) = match outputs {
@@ -273,7 +273,7 @@ impl Session {
         let wanted = self.sequence.sampling.want();
         let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
         let read = |state: &mut PoolState, sequence: &mut Sequence| read(state, sequence, (plan, count));
-        self.feed_part_and(&rest[..count], (shape, wanted), (true, None), &mut |_| go_on(), read)
+        self.feed_part_and(&rest[..count], (shape, wanted), (true, None), &mut |_| check_stop(), read)
     }
 
     /// The weights {width} of the norm before the head.

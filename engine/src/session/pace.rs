@@ -26,7 +26,7 @@ const DISPATCH: f64 = 5e-6;
 ///
 /// The weight of a step is its time in seconds on the slow GPU whose limits decided into how many parts steps are
 /// divided. How much weight this GPU computes in the time of a submission is learned from measurements.
-pub struct Pace {
+pub struct SubmissionPacer {
     limit: Duration,
     /// The weight that a submission should have.
     weight: f64,
@@ -49,7 +49,7 @@ pub struct Pace {
     ahead: usize,
 }
 
-impl Pace {
+impl SubmissionPacer {
     /// The pace of submissions that should take `limit`. Before the first measurement the GPU is assumed to be the slow
     /// one.
     pub fn new(limit: Duration) -> Self {
@@ -142,12 +142,12 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Pace};
+    use super::{Duration, SubmissionPacer};
 
     const LIMIT: Duration = Duration::from_millis(10);
 
     /// The numbers of steps of a plan's submissions on a GPU that takes `took` seconds for a second of weight.
-    fn submissions(pace: &mut Pace, took: f64) -> Vec<usize> {
+    fn submissions(pace: &mut SubmissionPacer, took: f64) -> Vec<usize> {
         let (mut first, mut counts) = (0, Vec::new());
         while first + 1 < pace.before.len() {
             let steps = pace.next(first);
@@ -159,8 +159,8 @@ mod tests {
         counts
     }
 
-    fn pace(weights: &[f64]) -> Pace {
-        let mut pace = Pace::new(LIMIT);
+    fn pace(weights: &[f64]) -> SubmissionPacer {
+        let mut pace = SubmissionPacer::new(LIMIT);
         pace.weigh(weights.iter().copied());
         pace
     }

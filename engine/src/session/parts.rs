@@ -15,10 +15,10 @@ use std::time::Duration;
 /// The longest time that a part should take.
 const TIME: Duration = Duration::from_secs(1);
 /// The fewest tokens of a part, however slow the GPU is.
-const LEAST: usize = 64;
+const MIN_PART: usize = 64;
 /// The same if each part expands the keys and values of all tokens before it, which costs as many products as the
 /// expansion saves for about 400 tokens.
-const MIN_WRITING_OUT: usize = 512;
+const MIN_EXPANDING_PART: usize = 512;
 /// The most tokens of a part while others wait: about the size of the largest parts on a GPU with chunks of the usual
 /// size. Smaller parts cost the prompt more than they give the others.
 const WHILE_OTHERS_WAIT: usize = 512;
@@ -95,10 +95,10 @@ impl Parts {
 
     /// Records that a part of `tokens` tokens was computed and took this time, and whether its plan expands keys and
     /// values.
-    pub fn took(&mut self, tokens: usize, time: Duration, writes_out: bool) {
+    pub fn record_part(&mut self, tokens: usize, time: Duration, expands_kv: bool) {
         self.reached = self.reached.map(|at| at + tokens);
         if time > TIME {
-            self.fit(tokens, time, least(writes_out));
+            self.fit(tokens, time, least(expands_kv));
         } else if tokens >= self.tokens && time < TIME / 2 {
             self.tokens = (2 * self.tokens).min(self.most);
         }
@@ -106,8 +106,8 @@ impl Parts {
 
     /// Whether a part of `tokens` tokens, which has taken `so_far` and will probably take `expected` in all, should be
     /// given up and computed in smaller parts. If so, the parts that follow are smaller.
-    pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration, writes_out: bool) -> bool {
-        let (early, least) = (so_far * EARLY < expected, least(writes_out));
+    pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration, expands_kv: bool) -> bool {
+        let (early, least) = (so_far * EARLY < expected, least(expands_kv));
         let too_long = tokens > least + FEW_TOKENS && so_far > TRUSTED && early && expected > TIME * MUCH_TOO_LONG;
         if too_long {
             self.fit(tokens, expected, least);
@@ -122,8 +122,8 @@ impl Parts {
 }
 
 /// The minimum number of tokens in a part, depending on whether its plan expands keys and values.
-fn least(writes_out: bool) -> usize {
-    if writes_out { MIN_WRITING_OUT } else { LEAST }
+fn least(expands_kv: bool) -> usize {
+    if expands_kv { MIN_EXPANDING_PART } else { MIN_PART }
 }
 
 #[cfg(test)]
@@ -142,9 +142,9 @@ mod tests {
         while prompt > 0 {
             let tokens = parts.next(at, prompt);
             let time = Duration::from_secs_f64(tokens as f64 / speed);
-            let writes_out = parts.block(at, prompt).len().next_power_of_two() >= 1024;
-            if !parts.give_up(tokens, time / 20, time, writes_out) {
-                parts.took(tokens, time, writes_out);
+            let expands_kv = parts.block(at, prompt).len().next_power_of_two() >= 1024;
+            if !parts.give_up(tokens, time / 20, time, expands_kv) {
+                parts.record_part(tokens, time, expands_kv);
                 sizes.push(tokens);
                 at += tokens;
                 prompt -= tokens;
@@ -175,7 +175,7 @@ mod tests {
         cut.begin(7);
         for at in [7, 7 + 512, 7 + 1024] {
             assert_eq!((cut.next(at, 3000 + 7 - at), cut.block(at, 3000 + 7 - at)), (512, 7..3007));
-            cut.took(512, Duration::from_millis(10), true);
+            cut.record_part(512, Duration::from_millis(10), true);
         }
         cut.limit = usize::MAX;
         assert_eq!(cut.next(7 + 1536, 3000 - 1536), 3000 - 1536, "nobody waits any more");
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn parts_grow_again() {
         let mut parts = parts(512);
-        parts.took(512, Duration::from_secs(4), false);
+        parts.record_part(512, Duration::from_secs(4), false);
         assert_eq!(parts.tokens, 128);
-        parts.took(10, Duration::from_millis(1), false);
+        parts.record_part(10, Duration::from_millis(1), false);
         assert_eq!(parts.tokens, 128, "few tokens tell nothing of many");
-        parts.took(128, Duration::from_millis(600), false);
+        parts.record_part(128, Duration::from_millis(600), false);
         assert_eq!(parts.tokens, 128);
         for tokens in [256, 512, 512] {
-            parts.took(parts.tokens, Duration::from_millis(100), false);
+            parts.record_part(parts.tokens, Duration::from_millis(100), false);
             assert_eq!(parts.tokens, tokens);
         }
     }
@@ -210,7 +210,7 @@ mod tests {
     fn a_prompt_goes_on_in_the_same_blocks() {
         let mut parts = parts(512);
         parts.begin(10);
-        parts.took(448, Duration::from_millis(600), false);
+        parts.record_part(448, Duration::from_millis(600), false);
         parts.tokens = 64;
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 64, "the end of the block");

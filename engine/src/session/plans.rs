@@ -6,13 +6,13 @@
 //! created again when needed. So only the largest version of each buffer that a plan needs is kept.
 
 use super::block::{BlockPlans, ReadyBlock};
-use super::pace::Pace;
+use super::pace::SubmissionPacer;
 use crate::error::Result;
 use crate::gpu::{Buffer, Prepared};
 use crate::kernels::{Adjustment, Sampling};
 use crate::model::{BatchPlan, BatchShape, CacheShape, DraftInputs, Head, Model, Outputs, SamplingPlan, sampled_bytes};
 use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub struct Plans {
 pub struct Ready {
     pub planned: Arc<BatchPlan>,
     pub executor: Executor,
-    pub pace: Pace,
+    pub pace: SubmissionPacer,
     /// Samplers for adjusted logits, and for those that a mask allows, each created on first use.
     adjusting: Option<Sampler>,
     masking: Option<Sampler>,
@@ -128,19 +128,19 @@ impl Plans {
         Ok(Self { shared, alone, block, others: HashMap::new(), scratch: HashMap::new() })
     }
 
-    /// A plan. While kernels are compiled for it, `go_on` is called repeatedly.
-    pub fn get(&mut self, model: &Model, key: PlanKey, go_on: &mut GoOn<'_>) -> Result<&mut Ready> {
+    /// A plan. While kernels are compiled for it, `check_stop` is called repeatedly.
+    pub fn get(&mut self, model: &Model, key: PlanKey, check_stop: &mut StopCheck<'_>) -> Result<&mut Ready> {
         let PlanKey::Shape(shape) = key else { return Ok(&mut self.alone) };
         let ready = match self.others.remove(&shape) {
             Some(known) => known,
-            None => self.make(model, shape, go_on)?,
+            None => self.make(model, shape, check_stop)?,
         };
         Ok(self.others.entry(shape).or_insert(ready))
     }
 
-    fn make(&mut self, model: &Model, shape: BatchShape, go_on: &mut GoOn<'_>) -> Result<Ready> {
+    fn make(&mut self, model: &Model, shape: BatchShape, check_stop: &mut StopCheck<'_>) -> Result<Ready> {
         let planned = model.plan(self.alone.planned.cache, shape)?;
-        model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
+        model.pipelines().prepare_while(&planned.plan.variants, check_stop)?;
         self.drop_outgrown(&planned.plan);
         let mut locals = self.shared.of(&planned);
         locals.extend(self.known_scratch(&planned.plan));
@@ -208,7 +208,7 @@ impl Plans {
 
 impl Ready {
     fn new(planned: Arc<BatchPlan>, executor: Executor) -> Self {
-        let pace = Pace::new(Duration::ZERO); // it gets a limit where submissions are divided
+        let pace = SubmissionPacer::new(Duration::ZERO); // it gets a limit where submissions are divided
         Self { planned, executor, pace, adjusting: None, masking: None, prepared: None }
     }
 

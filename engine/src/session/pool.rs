@@ -7,7 +7,7 @@ use crate::kernels::VERIFIED_ROWS;
 use crate::model::{CacheShape, Model, most_sequences};
 use crate::plan::PAGE;
 use crate::shader::Variant;
-use crate::threads::{GoOn, lock};
+use crate::threads::{StopCheck, lock};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -75,13 +75,13 @@ impl Pool {
     /// this returns the model without that kernel, for which the pool has to be created again.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; the error of `go_on`, which is called repeatedly;
-    /// any error from the device.
-    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; the error of `check_stop`, which is called
+    /// repeatedly; any error from the device.
+    pub(crate) fn compile(&self, check_stop: &mut StopCheck<'_>) -> Result<Option<Model>> {
         let mut other = None;
         loop {
             let model = other.as_ref().unwrap_or(&self.model);
-            let refused = model.pipelines().try_prepare(&self.variants(model)?, &|| {}, go_on)?;
+            let refused = model.pipelines().try_prepare(&self.variants(model)?, &|| {}, check_stop)?;
             if refused.is_empty() {
                 return Ok(other);
             }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step
 /// that is repeated finds its data in the GPU's caches if it fits there, and may then seem faster than it is.
-const LEAST: usize = 16;
+const MIN_STEPS_PER_PASS: usize = 16;
 
 /// How long a token took on the GPU, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,10 +55,10 @@ impl Session {
         self.check(self.tokens().len(), tokens)?;
         self.check_part(tokens.len())?;
         let (shape, limit) = (self.shape(tokens.len(), Outputs::Last), self.options.limit);
-        let (state, parts, go_on) = (&mut *self.pool.enter()?, &mut self.parts, &mut |_| Ok(()));
+        let (state, parts, check_stop) = (&mut *self.pool.enter()?, &mut self.parts, &mut |_| Ok(()));
         state.settle(&mut self.sequence)?;
         let row = |token: &u32| Row { of: 0, token: Token::Known(*token), want: Want::Nothing };
-        let part = Some(Part { shape, limit, idle: true, parts, then: None, go_on });
+        let part = Some(Part { shape, limit, idle: true, parts, then: None, check_stop });
         let request = StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) };
         let (_, profile) = state.profile(&mut self.sequence, request)?;
         self.sequence.tokens.extend_from_slice(tokens);
@@ -146,6 +146,6 @@ fn kind_time(executor: &Executor, all: &[usize], pass: &[usize]) -> Result<f64> 
 
 /// The steps of a kind, repeated until they are enough for a pass.
 fn repeated(kind: &StepKind<'_>) -> Vec<usize> {
-    let times = LEAST.div_ceil(kind.steps.len().max(1));
+    let times = MIN_STEPS_PER_PASS.div_ceil(kind.steps.len().max(1));
     kind.steps.repeat(times)
 }

@@ -40,11 +40,11 @@ impl Session {
         })
     }
 
-    /// Feeds tokens like [`Session::feed_with`], until `go_on` returns an error.
+    /// Feeds tokens like [`Session::feed_with`], until `check_stop` returns an error.
     ///
     /// # Errors
-    /// The errors of [`Session::feed_with`], and the error of `go_on`.
-    pub(crate) fn feed_while(&mut self, tokens: &[u32], go_on: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
+    /// The errors of [`Session::feed_with`], and the error of `check_stop`.
+    pub(crate) fn feed_while(&mut self, tokens: &[u32], check_stop: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let before = self.tokens().len();
         self.begin_prompt(tokens)?;
         let mut fed = 0;
@@ -54,13 +54,13 @@ impl Session {
             let follows = rest.get(count).map_or(Token::Sampled, |next| Token::Known(*next));
             let shape = self.part_shape(rest.len());
             let wanted = if rest.len() == count { self.sequence.sampling.want() } else { Want::Nothing };
-            let go_on_part = &mut |held: usize| go_on(held - before);
+            let go_on_part = &mut |held: usize| check_stop(held - before);
             if self.feed_part(&rest[..count], (shape, wanted), (fed == 0, Some(follows)), go_on_part)? {
                 fed += count;
-                go_on(fed)?;
+                check_stop(fed)?;
             } // otherwise in smaller parts
         }
-        if self.end_prompt(tokens)? { go_on(fed) } else { Ok(()) }
+        if self.end_prompt(tokens)? { check_stop(fed) } else { Ok(()) }
     }
 
     /// Begins a prompt, and reserves the pages for its tokens.
@@ -88,16 +88,16 @@ impl Session {
     }
 
     /// Feeds a part of a prompt with the plan of a shape, or a single token with the `wanted` output. `idle` says that
-    /// the GPU has nothing else to do, and `then` is the token after the part, if the block should follow. `go_on` is
-    /// called with the number of the session's tokens. Returns false if the part was abandoned.
+    /// the GPU has nothing else to do, and `then` is the token after the part, if the block should follow. `check_stop`
+    /// is called with the number of the session's tokens. Returns false if the part was abandoned.
     pub(super) fn feed_part(
         &mut self,
         tokens: &[u32],
         of: (BatchShape, Want<'static>),
         how: (bool, Option<Token>),
-        go_on: &mut dyn FnMut(usize) -> Result<()>,
+        check_stop: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<bool> {
-        Ok(self.feed_part_and(tokens, of, how, go_on, |_, _| Ok(()))?.is_some())
+        Ok(self.feed_part_and(tokens, of, how, check_stop, |_, _| Ok(()))?.is_some())
     }
 
     /// The same, and then what `read` reads of the results, before another session of the pool can overwrite them.
@@ -107,7 +107,7 @@ impl Session {
         tokens: &[u32],
         (shape, wanted): (BatchShape, Want<'static>),
         (idle, then): (bool, Option<Token>),
-        go_on: &mut dyn FnMut(usize) -> Result<()>,
+        check_stop: &mut dyn FnMut(usize) -> Result<()>,
         read: impl FnOnce(&mut PoolState, &mut Sequence) -> Result<T>,
     ) -> Result<Option<T>> {
         let (limit, parts) = (self.options.limit, &mut self.parts);
@@ -117,7 +117,7 @@ impl Session {
             [token] => StepRequest::row(Token::Known(token), wanted),
             _ => {
                 let row = |token: &u32| Row { of: 0, token: Token::Known(*token), want: Want::Nothing };
-                let part = Some(Part { shape, limit, idle, parts, then, go_on });
+                let part = Some(Part { shape, limit, idle, parts, then, check_stop });
                 StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) }
             }
         };

@@ -128,18 +128,18 @@ impl Pool {
     }
 
     /// Feeds each session the remaining tokens of its prompt, which it has [begun](Session::begin_prompt), and samples
-    /// the next token of each. All have the same plan alone. `go_on` is called before each submission. Returns false if
-    /// the batch was abandoned because it would take too long: then the sessions are unchanged.
+    /// the next token of each. All have the same plan alone. `check_stop` is called before each submission. Returns
+    /// false if the batch was abandoned because it would take too long: then the sessions are unchanged.
     ///
     /// # Errors
-    /// The errors of [`Session::feed`], and the error of `go_on`. The sessions are unchanged, or all have their tokens,
-    /// if the error came after these. After [`Error::NoResult`] they may have lost tokens.
+    /// The errors of [`Session::feed`], and the error of `check_stop`. The sessions are unchanged, or all have their
+    /// tokens, if the error came after these. After [`Error::NoResult`] they may have lost tokens.
     pub(crate) fn feed_together(
         &self,
         sessions: &mut [&mut Session],
         prompts: &[&[u32]],
         part: FinalPart,
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         let [first, ..] = sessions else { return Ok(true) };
         let (limit, options, mut parts) = (first.options.limit, first.options, first.parts);
@@ -154,9 +154,9 @@ impl Pool {
         }
         let rows = prompts.iter().map(|tokens| tokens.len().next_multiple_of(part.aligned)).sum();
         let shape = part.shape.of_prompts(options.capacity_for(rows));
-        let mut go_on = |_| go_on();
+        let mut check_stop = |_| check_stop();
         let then = Some(Token::Sampled);
-        request.part = Some(Part { shape, limit, idle: true, parts: &mut parts, then, go_on: &mut go_on });
+        request.part = Some(Part { shape, limit, idle: true, parts: &mut parts, then, check_stop: &mut check_stop });
         let mut sequences = Vec::with_capacity(sessions.len());
         for session in sessions.iter_mut() {
             state.settle(&mut session.sequence)?;

@@ -5,7 +5,7 @@
 use super::{Access, Reflected, Variant, reflect};
 use crate::error::{Error, KernelFault, Result};
 use crate::gpu::{AdapterReport, Gpu, Pipeline, PipelineSlot, PipelineSlots};
-use crate::threads::{GoOn, Job, cores, detach, lock, work};
+use crate::threads::{Job, StopCheck, cores, detach, lock, work};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -99,17 +99,17 @@ impl Pipelines {
         self.prepare_while(variants, &mut || Ok(()))
     }
 
-    /// Like [`Pipelines::prepare`]. Meanwhile `go_on` is called repeatedly on this thread. If it refuses, no further
-    /// kernel is compiled, but those that are compiling are finished, because no driver can be interrupted.
+    /// Like [`Pipelines::prepare`]. Meanwhile `check_stop` is called repeatedly on this thread. If it refuses, no
+    /// further kernel is compiled, but those that are compiling are finished, because no driver can be interrupted.
     ///
     /// # Errors
-    /// The errors of [`Pipelines::prepare`], and the error of `go_on`.
+    /// The errors of [`Pipelines::prepare`], and the error of `check_stop`.
     pub fn prepare_while(
         &self,
         variants: &[Variant],
-        go_on: &mut dyn FnMut() -> Result<()>,
+        check_stop: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Arc<Pipeline>>> {
-        self.prepare_counted(variants, &|| {}, go_on)
+        self.prepare_counted(variants, &|| {}, check_stop)
     }
 
     /// Like [`Pipelines::prepare_while`]. `compiled` is called after each variant.
@@ -120,9 +120,9 @@ impl Pipelines {
         &self,
         variants: &[Variant],
         compiled: &(dyn Fn() + Sync),
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Vec<Arc<Pipeline>>> {
-        match self.try_prepare(variants, compiled, go_on)?.into_iter().next() {
+        match self.try_prepare(variants, compiled, check_stop)?.into_iter().next() {
             Some(refusal) => Err(refusal.error),
             None => variants.iter().map(|v| self.get(v)).collect(),
         }
@@ -132,16 +132,16 @@ impl Pipelines {
     /// variants.
     ///
     /// # Errors
-    /// The error of `go_on`; any error from the device.
+    /// The error of `check_stop`; any error from the device.
     pub(crate) fn try_prepare(
         &self,
         variants: &[Variant],
         compiled: &(dyn Fn() + Sync),
-        go_on: &mut GoOn<'_>,
+        check_stop: &mut StopCheck<'_>,
     ) -> Result<Vec<Refusal>> {
         let missing = self.missing(variants);
         if missing.count() > 0 {
-            work("compiling kernels", missing.jobs(compiled), |_| Ok(()), go_on)?;
+            work("compiling kernels", missing.jobs(compiled), |_| Ok(()), check_stop)?;
         }
         Ok(self.refused(variants))
     }
@@ -227,20 +227,20 @@ impl Missing<'_> {
     /// Jobs that compile all of them and call `done` for each. A variant that cannot be compiled ends no job, but a job
     /// that has waited in vain for a compiler leaves the remaining variants to the others.
     pub fn jobs<'a>(&'a self, done: &'a (dyn Fn() + Sync)) -> Vec<Job<'a>> {
-        let job = || -> Job<'a> { Box::new(|go_on| self.compile(done, go_on)) };
+        let job = || -> Job<'a> { Box::new(|check_stop| self.compile(done, check_stop)) };
         (0..cores().min(self.count())).map(|_| job()).collect()
     }
 
-    fn compile(&self, done: &dyn Fn(), go_on: &mut GoOn<'_>) -> Result<()> {
+    fn compile(&self, done: &dyn Fn(), check_stop: &mut StopCheck<'_>) -> Result<()> {
         while let Some(variant) = self.variants.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            go_on()?;
+            check_stop()?;
             match self.pipelines.get(variant) {
                 Err(Error::Endless { .. }) => break,
                 Err(error) if !lasts(&error) => return Err(error),
                 Ok(_) | Err(_) => done(),
             }
         }
-        go_on()
+        check_stop()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The source of drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Evidence {
+pub enum DraftSource {
     /// The text: this many tokens before the drafts occurred in it before.
     Matched(usize),
     /// The model's multi-token-prediction block.
@@ -19,15 +19,15 @@ pub enum Evidence {
 
 /// Drafts that could be verified.
 #[derive(Debug, Clone, Copy)]
-pub struct Offer {
-    pub evidence: Evidence,
+pub struct DraftOffer {
+    pub source: DraftSource,
     /// How many there are, or can be made.
     pub count: usize,
 }
 
 /// What one of several conversations would have verified.
-pub struct Wish {
-    pub evidence: Evidence,
+pub struct DraftEstimate {
+    pub source: DraftSource,
     /// How likely it is that each draft is accepted.
     pub odds: Vec<f64>,
 }
@@ -39,11 +39,11 @@ const KINDS: [(usize, f64); 7] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0
 /// The kind of drafts by the block.
 const PREDICTED: usize = KINDS.len() - 1;
 /// The number of draft indices whose acceptance is counted separately. The last counter covers all later ones.
-const PLACES: usize = 6;
+const DRAFT_POSITIONS: usize = 6;
 /// How many observations the assumed acceptance counts as.
 const PRIOR: f64 = 2.0;
 /// The factor of a count at each new observation, so that old ones are forgotten.
-const FADE: f64 = 0.97;
+const DECAY: f64 = 0.97;
 /// Drafts are tried if they promise more than this many times the tokens per second without them.
 const GAIN: f64 = 1.03;
 /// How many steps without drafts separate two trials, at first and at most.
@@ -51,13 +51,13 @@ const PAUSE: [u32; 2] = [32, 1024];
 /// How many steps of a single row are measured before drafts are tried, and after how many steps with drafts they are
 /// measured again: the cache grows, and clocks change.
 const FIRST: u32 = 3;
-const AGAIN: u32 = 256;
+const REMEASURE_AFTER: u32 = 256;
 /// If a further row is expected to take this fraction of the time of a single row, drafts are not tried.
-const HOPELESS: f64 = 0.9;
+const MAX_ROW_COST: f64 = 0.9;
 /// A time this many times the expected one is not that of the step: the caller was busy, or a kernel was compiled.
 const OUTLIER: f64 = 3.0;
 /// The weight of a new time in the mean.
-const NEW: f64 = 0.2;
+const EMA_WEIGHT: f64 = 0.2;
 
 /// Times of steps, and how often drafts are accepted.
 pub struct DraftPlanner {
@@ -71,7 +71,7 @@ pub struct DraftPlanner {
     verified: [Vec<Option<f64>>; 2],
     /// The time that a further row is assumed to add until it is measured, as a fraction of the step of a single row.
     row: f64,
-    accepted: [[Counted; PLACES]; KINDS.len()],
+    accepted: [[AcceptanceCounter; DRAFT_POSITIONS]; KINDS.len()],
     /// Steps since drafts were last tried, and after how many they are tried again although they do not seem to pay
     /// off.
     silent: u32,
@@ -82,15 +82,15 @@ pub struct DraftPlanner {
 
 /// How often a draft was accepted when all drafts before it were.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct AcceptanceCounter {
     tried: f64,
     accepted: f64,
 }
 
-impl Counted {
+impl AcceptanceCounter {
     fn add(&mut self, accepted: bool) {
-        self.tried = self.tried * FADE + 1.0;
-        self.accepted = self.accepted * FADE + f64::from(u8::from(accepted));
+        self.tried = self.tried * DECAY + 1.0;
+        self.accepted = self.accepted * DECAY + f64::from(u8::from(accepted));
     }
 
     fn rate(&self, expected: f64) -> f64 {
@@ -98,7 +98,7 @@ impl Counted {
     }
 }
 
-impl Evidence {
+impl DraftSource {
     fn kind(self) -> usize {
         match self {
             Self::Matched(tokens) => {
@@ -119,11 +119,11 @@ impl DraftPlanner {
     }
 
     /// The drafts that the next step should verify: the index of the offer, and how many of its drafts.
-    pub fn choose(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
+    pub fn choose(&mut self, offers: &[DraftOffer]) -> Option<(usize, usize)> {
         let alone = self.ready()?;
         let (mut best, mut most) = (None, GAIN / alone);
         for (number, offer) in offers.iter().enumerate() {
-            let drafts = self.best(1, offer.evidence, &self.odds(offer), &mut most);
+            let drafts = self.best(1, offer.source, &self.odds(offer), &mut most);
             best = drafts.map(|drafts| (number, drafts)).or(best);
         }
         if best.is_some() {
@@ -136,18 +136,18 @@ impl DraftPlanner {
 
     /// How many drafts of each of several conversations the next step should verify, which has a certain token of each,
     /// given how likely it is that each draft is accepted. The planner is one for steps of as many conversations.
-    pub fn choose_together(&mut self, wishes: &[Wish], most_drafts: usize) -> Option<Vec<usize>> {
+    pub fn choose_together(&mut self, wishes: &[DraftEstimate], most_drafts: usize) -> Option<Vec<usize>> {
         let (plain, certain) = (self.ready()?, wishes.len());
-        let of = |(number, wish): (usize, &Wish)| -> Vec<(f64, usize)> {
+        let of = |(number, wish): (usize, &DraftEstimate)| -> Vec<(f64, usize)> {
             wish.odds.iter().map(|likely| (*likely, number)).collect()
         };
         let mut drafts: Vec<(f64, usize)> = wishes.iter().enumerate().flat_map(of).collect();
         drafts.sort_by(|a, b| b.0.total_cmp(&a.0));
         drafts.truncate(most_drafts);
-        let predicted = drafts.iter().find(|(_, number)| wishes[*number].evidence == Evidence::Predicted);
-        let evidence = predicted.map_or(Evidence::Matched(0), |_| Evidence::Predicted);
+        let predicted = drafts.iter().find(|(_, number)| wishes[*number].source == DraftSource::Predicted);
+        let source = predicted.map_or(DraftSource::Matched(0), |_| DraftSource::Predicted);
         let odds: Vec<f64> = drafts.iter().map(|(likely, _)| *likely).collect();
-        let best = self.best(certain, evidence, &odds, &mut (GAIN * certain as f64 / plain));
+        let best = self.best(certain, source, &odds, &mut (GAIN * certain as f64 / plain));
         let mut chosen = vec![0; certain];
         if let Some(count) = best {
             self.silent = 0;
@@ -161,16 +161,16 @@ impl DraftPlanner {
 
     /// The time of a step without drafts, once drafts may be tried.
     fn ready(&self) -> Option<f64> {
-        self.alone.filter(|_| self.plain >= FIRST && self.guessed < AGAIN)
+        self.alone.filter(|_| self.plain >= FIRST && self.guessed < REMEASURE_AFTER)
     }
 
     /// How many drafts promise the most tokens per second in addition to the certain ones, given how likely it is that
     /// each is accepted, most likely first. `None` if that does not exceed `most`; otherwise `most` is set to it.
-    fn best(&self, certain: usize, evidence: Evidence, odds: &[f64], most: &mut f64) -> Option<usize> {
+    fn best(&self, certain: usize, source: DraftSource, odds: &[f64], most: &mut f64) -> Option<usize> {
         let (alone, mut expected, mut best) = (self.alone?, certain as f64, None);
         for (likely, drafts) in odds.iter().zip(1..self.verified[0].len() - 1) {
             expected += likely;
-            let promised = expected / self.seconds(alone, evidence, 1 + drafts);
+            let promised = expected / self.seconds(alone, source, 1 + drafts);
             if promised > *most {
                 (best, *most) = (Some(drafts), promised);
             }
@@ -179,10 +179,10 @@ impl DraftPlanner {
     }
 
     /// How likely it is that each draft of an offer is accepted.
-    pub fn odds(&self, offer: &Offer) -> Vec<f64> {
+    pub fn odds(&self, offer: &DraftOffer) -> Vec<f64> {
         let mut all = 1.0;
         let likely = |draft| {
-            all *= self.rate(offer.evidence, draft);
+            all *= self.rate(offer.source, draft);
             all
         };
         (0..offer.count).map(likely).collect()
@@ -191,7 +191,7 @@ impl DraftPlanner {
     /// Which of those that do not seem to pay off is tried in this step, if any.
     fn trial(&mut self, hopeful: &[usize]) -> Option<usize> {
         self.silent += 1;
-        if self.silent < self.pause || hopeful.is_empty() || self.row >= HOPELESS {
+        if self.silent < self.pause || hopeful.is_empty() || self.row >= MAX_ROW_COST {
             return None;
         }
         let trial = hopeful[self.trials % hopeful.len()];
@@ -202,9 +202,9 @@ impl DraftPlanner {
     }
 
     /// Records how many of some drafts were accepted.
-    pub fn verified(&mut self, evidence: Evidence, drafts: usize, accepted: usize) {
+    pub fn verified(&mut self, source: DraftSource, drafts: usize, accepted: usize) {
         for draft in 0..drafts.min(accepted + 1) {
-            self.accepted[evidence.kind()][draft.min(PLACES - 1)].add(draft < accepted);
+            self.accepted[source.kind()][draft.min(DRAFT_POSITIONS - 1)].add(draft < accepted);
         }
         if accepted > 0 {
             [self.pause, _] = PAUSE;
@@ -212,16 +212,16 @@ impl DraftPlanner {
     }
 
     /// Records the time of a step of a single row, without drafts.
-    pub fn took_alone(&mut self, time: Duration) {
+    pub fn record_plain_step(&mut self, time: Duration) {
         self.alone = Some(mean(self.alone, self.alone, time));
         (self.plain, self.guessed) = (self.plain.saturating_add(1), 0);
     }
 
     /// Records the time of a step that verified drafts in `rows` rows.
-    pub fn took(&mut self, evidence: Evidence, rows: usize, time: Duration) {
-        let expected = self.alone.map(|alone| self.seconds(alone, evidence, rows));
+    pub fn record_drafted_step(&mut self, source: DraftSource, rows: usize, time: Duration) {
+        let expected = self.alone.map(|alone| self.seconds(alone, source, rows));
         self.guessed += 1;
-        if let Some(known) = self.verified[usize::from(evidence == Evidence::Predicted)].get_mut(rows) {
+        if let Some(known) = self.verified[usize::from(source == DraftSource::Predicted)].get_mut(rows) {
             *known = Some(mean(*known, expected, time));
         }
     }
@@ -232,19 +232,19 @@ impl DraftPlanner {
     }
 
     /// The measured time, or an extrapolation from the nearest number of rows that was measured.
-    fn seconds(&self, alone: f64, evidence: Evidence, rows: usize) -> f64 {
-        let times = self.verified[usize::from(evidence == Evidence::Predicted)].iter().enumerate();
+    fn seconds(&self, alone: f64, source: DraftSource, rows: usize) -> f64 {
+        let times = self.verified[usize::from(source == DraftSource::Predicted)].iter().enumerate();
         let known = times.filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
         let nearest = known.min_by_key(|(other, _)| other.abs_diff(rows));
         let (other, seconds) = nearest.unwrap_or((1, alone));
         (seconds + (rows as f64 - other as f64) * self.row * alone).max(alone)
     }
 
-    fn rate(&self, evidence: Evidence, place: usize) -> f64 {
-        let (kind, place) = (evidence.kind(), place.min(PLACES - 1));
+    fn rate(&self, source: DraftSource, place: usize) -> f64 {
+        let (kind, place) = (source.kind(), place.min(DRAFT_POSITIONS - 1));
         // Until it is counted, a draft after accepted ones is assumed to be accepted as often as the one before it.
         let (_, first) = KINDS[kind];
-        let expected = if place == 0 { first } else { self.rate(evidence, place - 1) };
+        let expected = if place == 0 { first } else { self.rate(source, place - 1) };
         self.accepted[kind][place].rate(expected)
     }
 }
@@ -253,7 +253,7 @@ impl DraftPlanner {
 fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     match (known, expected) {
-        (Some(mean), _) => mean + NEW * (seconds.min(OUTLIER * mean) - mean),
+        (Some(mean), _) => mean + EMA_WEIGHT * (seconds.min(OUTLIER * mean) - mean),
         // The first measurement includes making the step's plan.
         (None, Some(expected)) => seconds.min(expected),
         (None, None) => seconds,
@@ -262,12 +262,12 @@ fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{DraftPlanner, Evidence, KINDS, Offer, Wish};
+    use super::{DraftEstimate, DraftOffer, DraftPlanner, DraftSource, KINDS};
     use std::time::Duration;
 
     const ROWS: usize = 16;
     const ALONE: f64 = 3.0;
-    const MATCHED: Offer = Offer { evidence: Evidence::Matched(2), count: 15 };
+    const MATCHED: DraftOffer = DraftOffer { source: DraftSource::Matched(2), count: 15 };
 
     /// A GPU whose steps take 3 ms, and 0.5 ms more for each row.
     fn milliseconds(rows: usize, slope: f64) -> f64 {
@@ -284,10 +284,10 @@ mod tests {
             let spent = Duration::from_secs_f64(1e-3 * took);
             let accepted = right(steps).min(drafts);
             if drafts > 0 {
-                planner.took(MATCHED.evidence, 1 + drafts, spent);
-                planner.verified(MATCHED.evidence, drafts, accepted);
+                planner.record_drafted_step(MATCHED.source, 1 + drafts, spent);
+                planner.verified(MATCHED.source, drafts, accepted);
             } else {
-                planner.took_alone(spent);
+                planner.record_plain_step(spent);
             }
             (made, time, drafted, steps) = (made + 1 + accepted, time + took, drafted + drafts, steps + 1);
         }
@@ -296,7 +296,10 @@ mod tests {
 
     #[test]
     fn nothing_is_drafted_before_a_step_was_measured() {
-        assert_eq!(DraftPlanner::new(ROWS, 0.2).choose(&[Offer { evidence: Evidence::Matched(30), count: 15 }]), None);
+        assert_eq!(
+            DraftPlanner::new(ROWS, 0.2).choose(&[DraftOffer { source: DraftSource::Matched(30), count: 15 }]),
+            None
+        );
     }
 
     #[test]
@@ -343,17 +346,17 @@ mod tests {
     #[test]
     fn a_slow_caller_does_not_make_steps_slow() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
-        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
-        planner.took_alone(Duration::from_secs(5));
+        (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
+        planner.record_plain_step(Duration::from_secs(5));
         let once = planner.alone().unwrap_or_default();
-        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
+        (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
         let later = planner.alone().unwrap_or_default();
         assert!(once < Duration::from_millis(5) && later < Duration::from_micros(3200), "{once:?}, {later:?}");
     }
 
     #[test]
     fn longer_matches_are_other_evidence() {
-        let kinds: Vec<usize> = [2, 3, 5, 8, 9, 16, 17, 100].map(|tokens| Evidence::Matched(tokens).kind()).to_vec();
+        let kinds: Vec<usize> = [2, 3, 5, 8, 9, 16, 17, 100].map(|tokens| DraftSource::Matched(tokens).kind()).to_vec();
         assert_eq!(kinds, [0, 1, 2, 3, 4, 4, 5, 5]);
         assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
     }
@@ -362,14 +365,14 @@ mod tests {
     #[test]
     fn what_is_offered_is_tried_in_turn() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
-        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
-        let offers = [MATCHED, Offer { evidence: Evidence::Predicted, count: 4 }];
+        (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
+        let offers = [MATCHED, DraftOffer { source: DraftSource::Predicted, count: 4 }];
         let mut taken = [0, 0];
         for _ in 0..4000 {
             match planner.choose(&offers) {
-                None => planner.took_alone(Duration::from_millis(3)),
+                None => planner.record_plain_step(Duration::from_millis(3)),
                 Some((number, drafts)) => {
-                    planner.verified(offers[number].evidence, drafts, 0);
+                    planner.verified(offers[number].source, drafts, 0);
                     taken[number] += 1;
                 }
             }
@@ -381,8 +384,10 @@ mod tests {
     /// have some verified, and others none. Where a draft costs as much as a token, nobody has.
     #[test]
     fn the_likeliest_drafts_of_several_conversations_are_taken() {
-        let wish =
-            |likely: f64| Wish { evidence: Evidence::Matched(3), odds: (1..5).map(|n| likely.powi(n)).collect() };
+        let wish = |likely: f64| DraftEstimate {
+            source: DraftSource::Matched(3),
+            odds: (1..5).map(|n| likely.powi(n)).collect(),
+        };
         let wishes = [0.95, 0.1, 0.9, 0.2].map(wish);
         for (slope, pays) in [(0.5, true), (1.25, false)] {
             let mut planner = DraftPlanner::new(ROWS, 0.05);
@@ -392,9 +397,9 @@ mod tests {
                 let drafts: usize = chosen.iter().flatten().sum();
                 let took = Duration::from_secs_f64(1e-3 * (5.0 + slope * drafts as f64));
                 if drafts == 0 {
-                    planner.took_alone(took)
+                    planner.record_plain_step(took)
                 } else {
-                    planner.took(MATCHED.evidence, 1 + drafts, took)
+                    planner.record_drafted_step(MATCHED.source, 1 + drafts, took)
                 }
                 if step >= 350 {
                     last.iter_mut().zip(chosen.unwrap_or_default()).for_each(|(all, drafts)| *all += drafts);
@@ -403,7 +408,7 @@ mod tests {
             assert!(last[1] + last[3] < 4 && (last[0] > 90 && last[2] > 90) == pays, "{slope}: {last:?}");
         }
         let mut planner = DraftPlanner::new(ROWS, 0.05);
-        (0..5).for_each(|_| planner.took_alone(Duration::from_millis(5)));
+        (0..5).for_each(|_| planner.record_plain_step(Duration::from_millis(5)));
         let few = planner.choose_together(&wishes, 3).unwrap_or_default();
         assert_eq!(few, [2, 0, 1, 0], "no more than fit");
     }
@@ -412,18 +417,18 @@ mod tests {
     #[test]
     fn the_better_offer_is_taken() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
-        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
-        let offers = [MATCHED, Offer { evidence: Evidence::Predicted, count: 4 }];
+        (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
+        let offers = [MATCHED, DraftOffer { source: DraftSource::Predicted, count: 4 }];
         for right in [0, 1] {
             let mut taken = [0, 0];
             for step in 0..300 {
                 let Some((number, drafts)) = planner.choose(&offers) else {
-                    planner.took_alone(Duration::from_millis(3));
+                    planner.record_plain_step(Duration::from_millis(3));
                     continue;
                 };
                 let accepted = if number == right { drafts } else { 0 };
-                planner.took(offers[number].evidence, 1 + drafts, Duration::from_millis(4));
-                planner.verified(offers[number].evidence, drafts, accepted);
+                planner.record_drafted_step(offers[number].source, 1 + drafts, Duration::from_millis(4));
+                planner.verified(offers[number].source, drafts, accepted);
                 // Until then what was right before is forgotten.
                 taken[number] += u32::from(step >= 150);
             }

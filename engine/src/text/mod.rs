@@ -36,7 +36,7 @@ pub use detokenizer::Detokenizer;
 pub use family::Family;
 pub use infill::InfillTokens;
 pub use message::{Content, FunctionCall, Message, ToolCall};
-pub(crate) use reply::ReplyPlace;
+pub(crate) use reply::ReplyPosition;
 pub use reply::{ReplyParser, ReplyPiece};
 pub use stop::StopStrings;
 #[doc(hidden)]

@@ -93,7 +93,7 @@ enum ParserState {
 
 /// The position in a reply, between two tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReplyPlace {
+pub(crate) enum ReplyPosition {
     Thinking,
     /// Outside thinking, before anything of the reply.
     Start,
@@ -175,15 +175,15 @@ impl ReplyParser {
     }
 
     /// The present position in the reply.
-    pub(crate) fn place(&self) -> ReplyPlace {
+    pub(crate) fn place(&self) -> ReplyPosition {
         match &self.state {
-            ParserState::ThinkingStart | ParserState::Thinking => ReplyPlace::Thinking,
+            ParserState::ThinkingStart | ParserState::Thinking => ReplyPosition::Thinking,
             ParserState::TextStart { after_tag: false } if self.blanks.is_empty() && self.open.is_empty() => {
-                ReplyPlace::Start
+                ReplyPosition::Start
             }
-            ParserState::TextStart { .. } | ParserState::Text => ReplyPlace::Answer,
-            ParserState::Call(call) if call.is_empty() && self.open.is_empty() => ReplyPlace::CallBegun,
-            ParserState::Call(_) | ParserState::Role(_) | ParserState::Ended => ReplyPlace::Within,
+            ParserState::TextStart { .. } | ParserState::Text => ReplyPosition::Answer,
+            ParserState::Call(call) if call.is_empty() && self.open.is_empty() => ReplyPosition::CallBegun,
+            ParserState::Call(_) | ParserState::Role(_) | ParserState::Ended => ReplyPosition::Within,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::model::{plan_alone, plan_batch};
 use crate::plan::{Choices, Executor, Local, LocalId, Plan, RowHeader, Target};
 use crate::session::fill_with_noise;
 use crate::shader::{Pipelines, Variant};
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -213,7 +213,7 @@ impl<'a> GpuBench<'a> {
     }
 
     fn chunk(&self, choices: &Choices) -> usize {
-        choices.chunk.map_or(self.model.prompt_options().together(), |chunk| chunk.clamp(1, PromptOptions::MOST))
+        choices.chunk.map_or(self.model.prompt_options().together(), |chunk| chunk.clamp(1, PromptOptions::MAX_CHUNK))
     }
 
     /// The seconds that the steps of a plan take once, as the mean of some repeats.
@@ -283,15 +283,15 @@ impl Bench for GpuBench<'_> {
         Ok(self.planned(choices, shape)?.identity)
     }
 
-    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], go_on: &mut GoOn<'_>) -> Result<()> {
+    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], check_stop: &mut StopCheck<'_>) -> Result<()> {
         let mut variants = HashSet::new();
         for (choices, work) in candidates.iter().flat_map(|choices| works.iter().map(move |work| (choices, *work))) {
-            go_on()?;
+            check_stop()?;
             let (shape, ..) = self.shape(choices, work);
             variants.extend(self.made(choices, shape)?.plan.variants.iter().cloned());
         }
         let variants: Vec<Variant> = variants.into_iter().collect();
-        match self.pipelines.prepare_while(&variants, go_on) {
+        match self.pipelines.prepare_while(&variants, check_stop) {
             Ok(_) => Ok(()),
             Err(error @ (Error::Cancelled | Error::DeviceLost { .. })) => Err(error),
             Err(_) => Ok(()), // a candidate that does not compile fails when it is timed
@@ -326,7 +326,12 @@ impl Bench for GpuBench<'_> {
         Ok(times as f64 * self.measured(&executor, &steps, rhythm)?)
     }
 
-    fn fault(&mut self, choices: &Choices, works: &[Workload], go_on: &mut GoOn<'_>) -> Result<Option<String>> {
+    fn fault(
+        &mut self,
+        choices: &Choices,
+        works: &[Workload],
+        check_stop: &mut StopCheck<'_>,
+    ) -> Result<Option<String>> {
         let shapes: Vec<BatchShape> = works.iter().map(|work| self.shape(choices, *work).0).collect();
         let mut batches = Vec::new();
         for shape in shapes.iter().filter(|shape| shape.rows > 1) {
@@ -336,7 +341,7 @@ impl Bench for GpuBench<'_> {
             }
         }
         let fault =
-            self.model.unusable_kernel((&self.target(choices), &self.pipelines), batches, &self.proven, go_on)?;
+            self.model.unusable_kernel((&self.target(choices), &self.pipelines), batches, &self.proven, check_stop)?;
         if let Some(fault) = fault {
             return Ok(Some(fault.place));
         }

@@ -21,7 +21,7 @@ const SPLITS: f64 = 0.1;
 /// Numbers of rows whose steps have the same tilings, besides a single row.
 pub const FEW_CLASSES: [RowRange; 3] = [RowRange::new(2, 3), RowRange::new(4, 7), RowRange::new(8, FEW_TOKENS)];
 /// Numbers of rows whose products have the same tiles.
-const TILE_CLASSES: [RowRange; 2] = [RowRange::new(FEW_TOKENS + 1, 128), RowRange::new(129, PromptOptions::MOST)];
+const TILE_CLASSES: [RowRange; 2] = [RowRange::new(FEW_TOKENS + 1, 128), RowRange::new(129, PromptOptions::MAX_CHUNK)];
 /// Rows that fill half of their plan's capacity, like most messages of a conversation. Choices made only for full plans
 /// slowed them down by 6 % on an H100.
 const HALF_FULL: usize = 64;

@@ -16,7 +16,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::gpu::{AdapterReport, Gpu};
 use crate::model::{CacheShape, Model};
-use crate::threads::stoppable;
+use crate::threads::with_stop_signal;
 use bench::GpuBench;
 use candidates::{About, questions};
 use question::Workload;
@@ -43,7 +43,7 @@ pub struct TuneOptions {
 const FIRST: u64 = 20;
 /// The minimum size in bytes of the weights of a model that is worth tuning. A token of a smaller model takes about as
 /// long as its dispatches, however they are divided.
-const WORTH: u64 = 1 << 30;
+const MIN_WEIGHT_BYTES: u64 = 1 << 30;
 
 /// How a program should tune a newly loaded model: once, for at most 20 seconds, if the adapter is a GPU without
 /// built-in measurements, the model has a gigabyte of weights, and no tuning was loaded with it. Save the result, even
@@ -55,7 +55,7 @@ pub fn first_tuning(model: &Model) -> Option<TuneOptions> {
 }
 
 fn is_worth_it(tuned: bool, adapter: &AdapterReport, weights: u64) -> bool {
-    !tuned && !adapter.is_measured() && !adapter.is_software() && weights >= WORTH
+    !tuned && !adapter.is_measured() && !adapter.is_software() && weights >= MIN_WEIGHT_BYTES
 }
 
 /// The progress of a tuning.
@@ -95,8 +95,8 @@ const MAX_ON_SOFTWARE: usize = 256;
 const SHARE: u64 = 8;
 /// The default budget: the time of this many tokens, within these bounds in seconds.
 const TOKENS: f64 = 12_000.0;
-const LEAST: f64 = 60.0;
-const MOST: f64 = 300.0;
+const MIN_BUDGET_S: f64 = 60.0;
+const MAX_BUDGET_S: f64 = 300.0;
 
 /// Measures candidates on the GPU that a model was loaded on, and returns the choices that are faster than the built-in
 /// ones, with a list of everything that was tried. Pass it to the next load:
@@ -145,7 +145,7 @@ pub fn tune(
     let stopped = || cancel.is_cancelled() || options.strict && since.elapsed().as_secs_f64() > limit.get();
     let within = options.strict.then_some(&limit);
     let search = || search(model, options, (&stopped, within), since, progress);
-    let found = match stoppable(impatient(model.gpu().clone(), cancel.clone()), search) {
+    let found = match with_stop_signal(impatient(model.gpu().clone(), cancel.clone()), search) {
         Err(Error::Cancelled) => Found::default(), // before anything was compared
         found => found?,
     };
@@ -183,7 +183,7 @@ fn search(
     let (mut bench, deep) = bench(model, since, (Some(stopped), limit.is_some()))?;
     let start = bench.start();
     let token = bench.time(&start, Workload::Token { depth: 0 })?;
-    let usual = (TOKENS * token).clamp(LEAST, MOST);
+    let usual = (TOKENS * token).clamp(MIN_BUDGET_S, MAX_BUDGET_S);
     let budget = options.budget.map_or(usual, |budget| budget.as_secs_f64());
     let about = About {
         target: model.untuned(),

@@ -11,7 +11,7 @@ use super::question::{Edit, Question, Workload, without};
 use crate::error::{Error, Result};
 use crate::model::{Comparison, Figure, Outcome, Trial};
 use crate::plan::Choices;
-use crate::threads::GoOn;
+use crate::threads::StopCheck;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,26 +28,31 @@ pub(super) trait Bench {
     fn identity(&mut self, choices: &Choices, work: Workload) -> Result<u64>;
 
     /// Compiles the kernels of some candidates in parallel. A candidate that does not compile fails when it is timed.
-    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], go_on: &mut GoOn<'_>) -> Result<()>;
+    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], check_stop: &mut StopCheck<'_>) -> Result<()>;
 
     /// The seconds that work takes.
     fn time(&mut self, choices: &Choices, work: Workload) -> Result<f64>;
 
     /// A wrong result with these choices, if there is one.
-    fn fault(&mut self, choices: &Choices, works: &[Workload], go_on: &mut GoOn<'_>) -> Result<Option<String>>;
+    fn fault(
+        &mut self,
+        choices: &Choices,
+        works: &[Workload],
+        check_stop: &mut StopCheck<'_>,
+    ) -> Result<Option<String>>;
 }
 
 /// The minimum gain that counts, however small the spread.
-const LEAST: f64 = 0.002;
+const MIN_GAIN: f64 = 0.002;
 /// How much slower one kind of work may become if another becomes faster.
-const HARM: f64 = 0.005;
+const MAX_SLOWDOWN: f64 = 0.005;
 /// How many of the fastest candidates are compared alternately.
 const FINALISTS: usize = 4;
 /// How often each candidate is measured before that: if that takes no longer than `BRIEF`, and otherwise.
-const LOOKS: [usize; 2] = [3, 1];
+const FIRST_MEASUREMENTS: [usize; 2] = [3, 1];
 const BRIEF: f64 = 0.1;
 /// The fraction of the remaining time that a question may take, however small its weight.
-const MOST: f64 = 0.2;
+const MAX_TIME_SHARE: f64 = 0.2;
 /// The seconds that a candidate takes besides its measurements, until that is measured.
 const USUAL_MAKING: f64 = 0.02;
 /// How many candidates of a question are tried at least, if it has as many.
@@ -57,7 +62,7 @@ const TURNS: [usize; 2] = [9, 3];
 /// The fraction of the time that is reserved for the last comparison.
 const RESERVE: f64 = 0.15;
 /// The fraction of a question's time for the first measurements of candidates.
-const LOOKING: f64 = 0.7;
+const MEASURING_SHARE: f64 = 0.7;
 
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -144,7 +149,7 @@ impl<'a> Search<'a> {
     /// Errors that end all work on the device, such as its loss.
     pub fn run(mut self, questions: &[Question]) -> Result<Found> {
         // Questions that were left out because they take too long for their weight are asked if time remains.
-        let left_out = self.ask_all(questions.iter(), MOST)?;
+        let left_out = self.ask_all(questions.iter(), MAX_TIME_SHARE)?;
         let left_out = self.ask_all(left_out.into_iter(), 1.0)?;
         self.complete &= left_out.is_empty();
         if let Some(limit) = self.limit {
@@ -223,8 +228,8 @@ impl<'a> Search<'a> {
         let works = &question.works;
         self.tell(&question.name);
         let stopped = self.stopped;
-        let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
-        self.bench.prepare(std::slice::from_ref(&self.chosen), works, &mut go_on)?;
+        let mut check_stop = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
+        self.bench.prepare(std::slice::from_ref(&self.chosen), works, &mut check_stop)?;
         let took = match self.look(&self.chosen.clone(), works) {
             Err(error) if !is_fatal(&error) => {
                 self.note(question, "the present choices", Vec::new(), Outcome::Failed(error.to_string()));
@@ -238,7 +243,7 @@ impl<'a> Search<'a> {
         };
         let allotted = (self.left() * part).max(self.few(question, took).min(self.left() * most));
         let (looks, until) = (looks(took), self.bench.elapsed() + allotted);
-        let fit = (allotted * LOOKING / (took * looks as f64 + self.making(question))).max(0.0) as usize;
+        let fit = (allotted * MEASURING_SHARE / (took * looks as f64 + self.making(question))).max(0.0) as usize;
         let since = self.bench.elapsed();
         let mut candidates = self.candidates(question, fit)?;
         if candidates.is_empty() {
@@ -254,7 +259,7 @@ impl<'a> Search<'a> {
 
     /// The seconds for measuring a few candidates and comparing one, if one measurement takes `took`.
     fn few(&self, question: &Question, took: f64) -> f64 {
-        (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / LOOKING
+        (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / MEASURING_SHARE
     }
 
     /// The first candidates whose steps differ from those of the present choices and from each other's.
@@ -291,8 +296,8 @@ impl<'a> Search<'a> {
     fn make(&mut self, candidates: &[Candidate], works: &[Workload]) -> Result<()> {
         let choices: Vec<Choices> = candidates.iter().map(|candidate| candidate.choices.clone()).collect();
         let stopped = self.stopped;
-        let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
-        self.bench.prepare(&choices, works, &mut go_on)
+        let mut check_stop = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
+        self.bench.prepare(&choices, works, &mut check_stop)
     }
 
     /// The time of each work.
@@ -377,11 +382,11 @@ impl<'a> Search<'a> {
         let took: f64 = candidate.times.iter().sum();
         let count = turns_in(until - self.bench.elapsed(), took);
         let turns = self.turns(&self.chosen.clone(), &candidate.choices, &question.works, count, true)?;
-        let gains = turns.gain > turns.spread.max(LEAST).max(question.least);
+        let gains = turns.gain > turns.spread.max(MIN_GAIN).max(question.least);
         let outcome = if gains && !turns.harms {
             let stopped = self.stopped;
-            let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
-            match self.bench.fault(&candidate.choices, &question.works, &mut go_on) {
+            let mut check_stop = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
+            match self.bench.fault(&candidate.choices, &question.works, &mut check_stop) {
                 Ok(None) => Outcome::Kept,
                 Ok(Some(place)) => Outcome::Wrong(place),
                 Err(error) if is_fatal(&error) => return Err(error),
@@ -466,8 +471,8 @@ impl<'a> Search<'a> {
                 }
                 turns => turns?,
             };
-            let slower = works.iter().zip(&turns.by_work).find(|(_, (gain, spread))| *gain < -spread.max(HARM));
-            let gains = turns.gain > turns.spread.max(LEAST);
+            let slower = works.iter().zip(&turns.by_work).find(|(_, (gain, spread))| *gain < -spread.max(MAX_SLOWDOWN));
+            let gains = turns.gain > turns.spread.max(MIN_GAIN);
             if gains && slower.is_none() {
                 let results = turns.figures.into_iter().zip(turns.by_work);
                 let result =
@@ -527,7 +532,7 @@ impl Turns {
             .collect();
         let (gain, spread) = gain_and_spread(&whole);
         let by_work: Vec<(f64, f64)> = by_turn.iter().map(|of_work| gain_and_spread(of_work)).collect();
-        let harms = by_work.iter().any(|(gain, spread)| *gain < -spread.max(HARM));
+        let harms = by_work.iter().any(|(gain, spread)| *gain < -spread.max(MAX_SLOWDOWN));
         let (befores, afters): (Vec<f64>, Vec<f64>) =
             times.iter().map(|(befores, afters)| (median(befores), median(afters))).unzip();
         let figures = figures(works, &befores, &afters);
@@ -542,7 +547,7 @@ fn is_fatal(error: &Error) -> bool {
 
 /// How often candidates are first measured, if one measurement takes `took` seconds.
 fn looks(took: f64) -> usize {
-    if took <= BRIEF { LOOKS[0] } else { LOOKS[1] }
+    if took <= BRIEF { FIRST_MEASUREMENTS[0] } else { FIRST_MEASUREMENTS[1] }
 }
 
 /// An odd number of turns that fit into `seconds`, if one measurement takes `took`.

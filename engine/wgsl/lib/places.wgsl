@@ -34,7 +34,7 @@ fn two_from(v: vec2<f32>, apart: u32) -> vec2<f32> {
     return vec2<f32>(one_from(v.x, apart), one_from(v.y, apart));
 }
 
-fn halved(low: vec4<f32>, high: vec4<f32>, apart: u32, lane: u32) -> vec4<f32> {
+fn exchange_and_add(low: vec4<f32>, high: vec4<f32>, apart: u32, lane: u32) -> vec4<f32> {
     let upper = (lane & apart) != 0u;
     let kept = select(low, high, upper);
     let given = select(high, low, upper);
@@ -51,17 +51,17 @@ fn halved(low: vec4<f32>, high: vec4<f32>, apart: u32, lane: u32) -> vec4<f32> {
 fn sums_of_lane(all: PlaceSums, lane: u32) -> vec2<f32> {
     var s = all;
     if PLACES > 4u {
-        s[0] = halved(s[0], s[4], 4u * SHARERS, lane);
-        s[1] = halved(s[1], s[5], 4u * SHARERS, lane);
-        s[2] = halved(s[2], s[6], 4u * SHARERS, lane);
-        s[3] = halved(s[3], s[7], 4u * SHARERS, lane);
+        s[0] = exchange_and_add(s[0], s[4], 4u * SHARERS, lane);
+        s[1] = exchange_and_add(s[1], s[5], 4u * SHARERS, lane);
+        s[2] = exchange_and_add(s[2], s[6], 4u * SHARERS, lane);
+        s[3] = exchange_and_add(s[3], s[7], 4u * SHARERS, lane);
     }
     if PLACES > 2u {
-        s[0] = halved(s[0], s[2], 2u * SHARERS, lane);
-        s[1] = halved(s[1], s[3], 2u * SHARERS, lane);
+        s[0] = exchange_and_add(s[0], s[2], 2u * SHARERS, lane);
+        s[1] = exchange_and_add(s[1], s[3], 2u * SHARERS, lane);
     }
     if PLACES > 1u {
-        s[0] = halved(s[0], s[1], SHARERS, lane);
+        s[0] = exchange_and_add(s[0], s[1], SHARERS, lane);
     }
     var two = s[0].xy;
     if VALUES == 4u {

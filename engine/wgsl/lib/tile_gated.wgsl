@@ -9,7 +9,7 @@ fn matrix_row(tile: Tile, r: u32) -> u32 {
 
 // A value of the output. HALVED: the next product may multiply f16.
 fn gated(v: f32) -> f32 {
-    return select(v, in_half_range(vec4<f32>(v)).x, HALVED);
+    return select(v, in_half_range(vec4<f32>(v)).x, LIMIT_TO_F16);
 }
 
 // Stores silu(gate · x) · (up · x) of vector `place` and row `lane` of a pair: SIDE rows of gate and SIDE of up.

@@ -24,6 +24,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let place = workgroup.y * params.pitch + four;
     let bits = mask[workgroup.y * params.words + four / 8u] >> (4u * (four % 8u));
     let allowed = (vec4<u32>(bits) & vec4<u32>(1u, 2u, 4u, 8u)) != vec4<u32>(0u);
-    let behind = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(params.count); // padding does not change
-    masked[place] = select(select(vec4<u32>(BANNED), logits[place], allowed), masked[place], behind);
+    let is_padding = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(params.count); // padding does not change
+    masked[place] = select(select(vec4<u32>(BANNED), logits[place], allowed), masked[place], is_padding);
 }

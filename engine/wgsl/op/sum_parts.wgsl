@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         let g = sum_of(gate);
         let u = sum_of(gate + side);
         let v = vec4<f32>(swiglu(g.x, u.x), swiglu(g.y, u.y), swiglu(g.z, u.z), swiglu(g.w, u.w));
-        y[to] = select(v, in_half_range(v), vec4<bool>(HALVED));
+        y[to] = select(v, in_half_range(v), vec4<bool>(LIMIT_TO_F16));
     } else if ACCUMULATE {
         y[to] += sum_of(first + at);
     } else {

@@ -9,7 +9,7 @@ use wglm::{
     Cancel, Error, Event, GenerateOptions, KernelFault, LoadOptions, LoadStage, Matrices, Model, SamplerParams,
     Scheduler, SchedulerOptions, Verdict,
 };
-use wglm_engine::model::{LoadOverrides, Patience};
+use wglm_engine::model::{DriverTimeouts, LoadOverrides};
 use wglm_engine::shader::{Constant, SourcePart, Variant};
 use wglm_engine::wgsl::Source;
 
@@ -18,10 +18,10 @@ const LONG: Duration = Duration::from_secs(300);
 
 /// The options of a load that compiles the kernels of a token, one of which is altered.
 fn options(alter: fn(&Variant) -> Variant) -> LoadOptions {
-    waiting(alter, Patience { compile: LONG, run: LONG })
+    waiting(alter, DriverTimeouts { compile: LONG, run: LONG })
 }
 
-fn waiting(alter: fn(&Variant) -> Variant, patience: Patience) -> LoadOptions {
+fn waiting(alter: fn(&Variant) -> Variant, patience: DriverTimeouts) -> LoadOptions {
     let overrides = LoadOverrides { patience: Some(patience), ..altered(Matrices::None, alter) };
     LoadOptions { overrides, ..alone() }
 }
@@ -114,7 +114,7 @@ fn hanging(variant: &Variant) -> Variant {
 #[test]
 fn extended_a_kernel_that_does_not_finish_compiling_is_replaced() {
     // The time counts from the end of the previous compilation.
-    let options = waiting(hanging, Patience { compile: Duration::from_secs(8), run: LONG });
+    let options = waiting(hanging, DriverTimeouts { compile: Duration::from_secs(8), run: LONG });
     let model = load(gpu(), &options).unwrap();
     replaces(&model, options, ("moe_down", KernelFault::CompilesForever), &HANGING);
 }
@@ -164,7 +164,7 @@ fn endless(variant: &Variant) -> Variant {
 #[test]
 fn extended_a_kernel_that_does_not_finish_running_is_avoided() {
     let right = answer(&load(gpu(), &alone()).unwrap());
-    let options = waiting(endless, Patience { compile: LONG, run: Duration::from_secs(2) });
+    let options = waiting(endless, DriverTimeouts { compile: LONG, run: Duration::from_secs(2) });
     let device = open(true);
     let found = match load(&device, &options) {
         Ok(model) => super::verdict(&model),

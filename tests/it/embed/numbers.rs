@@ -96,7 +96,7 @@ fn extended_of_caches_and_pools() {
     assert!(matches!(Pool::new(model, usize::MAX, cache, 64), Err(Error::Argument { argument: "sessions", .. })));
     for context in COUNTS.map(Some) {
         let options = LoadOptions { context, check: Check::Never, ..options.clone() };
-        let prompt = PromptOptions { chunk: Some(PromptOptions::MOST), ..PromptOptions::default() };
+        let prompt = PromptOptions { chunk: Some(PromptOptions::MAX_CHUNK), ..PromptOptions::default() };
         let in_chunks = LoadOptions { prompt, ..options.clone() };
         holds_or_says_so("an estimate", Model::estimate(&file(), &in_chunks, None)).map(|it| it.most());
         holds_or_says_so("an estimate", Model::estimate(&file(), &options, Some(model.gpu()))).map(|it| it.most());

@@ -14,7 +14,7 @@ const SHAPES: [BatchShape; 6] = [
     BatchShape { rows: 512, outputs: Outputs::Last, depth: 0 },
     BatchShape { rows: 512, outputs: Outputs::LastOfEach { each: 128 }, depth: 0 },
     BatchShape { rows: 512, outputs: Outputs::Last, depth: 16 << 10 },
-    BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
+    BatchShape { rows: PromptOptions::MAX_CHUNK, outputs: Outputs::Last, depth: 200_000 },
 ];
 
 fn batch(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> BatchPlan {

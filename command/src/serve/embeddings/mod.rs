@@ -15,7 +15,7 @@ use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::Share;
 use super::parse::read;
-use super::places::{Entry, ReplyPlace};
+use super::places::{Entry, ReplyPermit};
 use super::router::counted_json;
 use super::server::{LoadedModel, Server};
 use axum::extract::State;
@@ -181,7 +181,7 @@ impl Work {
 
     /// Computes the vectors, and writes the answer. Between two texts the request waits like one that has not begun, so
     /// that it can lose its place to another client.
-    fn run(mut self, place: &ReplyPlace) -> Result<String, Failed> {
+    fn run(mut self, place: &ReplyPermit) -> Result<String, Failed> {
         let scheduler = self.loaded.scheduler.for_tenant(place.entry.client.tenant());
         let (tokens, capacity, marks) = (self.tokens(), self.answer_bytes(), &place.entry.marks);
         let mut vectors = Vec::with_capacity(self.texts.len());

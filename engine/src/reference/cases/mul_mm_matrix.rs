@@ -15,9 +15,9 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let mut cases = mul_mm::cases(&target)?;
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
-    let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
-    cases.extend(halved.map(|quant| mul_mm::beyond_half(&target, quant, 64)).transpose()?);
-    cases.extend(halved.map(|quant| stored_directly(&target, quant)).transpose()?);
+    let limit_to_f16 = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
+    cases.extend(limit_to_f16.map(|quant| mul_mm::beyond_half(&target, quant, 64)).transpose()?);
+    cases.extend(limit_to_f16.map(|quant| stored_directly(&target, quant)).transpose()?);
     Ok(cases)
 }
 

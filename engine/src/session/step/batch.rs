@@ -53,7 +53,7 @@ impl PoolState {
         let run = self.owners.begin(plan);
         let Self { plans, submissions, model, .. } = self;
         let ready = match &mut request.part {
-            Some(part) => plans.get(model, plan, &mut || (part.go_on)(held))?,
+            Some(part) => plans.get(model, plan, &mut || (part.check_stop)(held))?,
             None => plans.get(model, plan, &mut || Ok(()))?,
         };
         if adjusts || request.mask().is_some() {

@@ -23,7 +23,7 @@ pub struct Part<'a> {
     /// The token after the part, for the block that makes drafts; `None` if the block need not follow.
     pub then: Option<Token>,
     /// Called before each submission and while kernels compile, with the number of the sequence's tokens.
-    pub go_on: &'a mut dyn FnMut(usize) -> Result<()>,
+    pub check_stop: &'a mut dyn FnMut(usize) -> Result<()>,
 }
 
 impl PoolState {
@@ -33,26 +33,26 @@ impl PoolState {
         self.drafter.clock.interrupt();
         let Self { plans, submissions, model, .. } = self;
         let ready = plans.get(model, batch.plan, &mut || Ok(()))?;
-        let (count, writes_out, end) = (batch.headers.len(), ready.planned.writes_out(), batch.steps.end);
+        let (count, expands_kv, end) = (batch.headers.len(), ready.planned.expands_kv(), batch.steps.end);
         let measured = matches!(part.shape.outputs, Outputs::Last | Outputs::LastOfEach { .. });
         let (newest, since) = (submissions.newest().cloned(), Instant::now());
         ready.pace.aim_at(part.limit);
         ready.pace.start(&ready.planned.plan, &model.target().limit, held + count, newest, part.idle);
         let mut first = 0;
         while first < end {
-            (part.go_on)(held)?;
+            (part.check_stop)(held)?;
             let steps = ready.pace.next(first);
             let steps = steps.start..steps.end.min(end);
             let submission = submissions.run(ready, steps.clone(), None, submissions.place)?;
             first = steps.end;
             ready.pace.submitted(model.gpu(), submission, steps)?;
             let so_far = ready.pace.so_far().filter(|_| measured && first < end);
-            if so_far.is_some_and(|(so_far, expected)| part.parts.give_up(count, so_far, expected, writes_out)) {
+            if so_far.is_some_and(|(so_far, expected)| part.parts.give_up(count, so_far, expected, expands_kv)) {
                 return Ok(false);
             }
         }
         if measured {
-            part.parts.took(count, since.elapsed(), writes_out);
+            part.parts.record_part(count, since.elapsed(), expands_kv);
         }
         Ok(true)
     }

@@ -44,9 +44,9 @@ impl Bench for MadeUp {
         Ok(splits + 1000 * choices.chunk.unwrap_or(512) as u64 + 1_000_000 * choices.few_rows.unwrap_or(32) as u64)
     }
 
-    fn prepare(&mut self, candidates: &[Choices], _: &[Workload], go_on: &mut GoOn<'_>) -> Result<()> {
+    fn prepare(&mut self, candidates: &[Choices], _: &[Workload], check_stop: &mut StopCheck<'_>) -> Result<()> {
         self.clock += 0.01 * candidates.len() as f64;
-        go_on()
+        check_stop()
     }
 
     fn time(&mut self, choices: &Choices, work: Workload) -> Result<f64> {
@@ -58,7 +58,7 @@ impl Bench for MadeUp {
         Ok(seconds)
     }
 
-    fn fault(&mut self, choices: &Choices, _: &[Workload], _: &mut GoOn<'_>) -> Result<Option<String>> {
+    fn fault(&mut self, choices: &Choices, _: &[Workload], _: &mut StopCheck<'_>) -> Result<Option<String>> {
         Ok((self.wrong)(choices).then(|| "at `x`, 1 and not 2".to_owned()))
     }
 }
@@ -209,7 +209,7 @@ fn the_whole_decides() {
     let found = search(&mut MadeUp::new(jealous, 0.0), 100.0, &[question("splits", &[TOKEN], vec![splits(32)]), chunk]);
     assert_eq!((found.choices.splits(1), found.choices.chunk), (None, Some(1024)), "{found:#?}");
     assert_eq!(outcomes(&found), [("32 splits", &Outcome::Dropped), ("1024 tokens", &Outcome::Kept)]);
-    assert!(found.comparison.iter().all(|work| work.gain > -HARM));
+    assert!(found.comparison.iter().all(|work| work.gain > -MAX_SLOWDOWN));
 }
 
 #[test]
@@ -222,13 +222,13 @@ fn a_lost_device_ends_it() {
         fn identity(&mut self, choices: &Choices, _: Workload) -> Result<u64> {
             Ok(choices.splits(1).unwrap_or_default() as u64)
         }
-        fn prepare(&mut self, _: &[Choices], _: &[Workload], _: &mut GoOn<'_>) -> Result<()> {
+        fn prepare(&mut self, _: &[Choices], _: &[Workload], _: &mut StopCheck<'_>) -> Result<()> {
             Ok(())
         }
         fn time(&mut self, _: &Choices, _: Workload) -> Result<f64> {
             Err(Error::DeviceLost { reason: "gone".to_owned() })
         }
-        fn fault(&mut self, _: &Choices, _: &[Workload], _: &mut GoOn<'_>) -> Result<Option<String>> {
+        fn fault(&mut self, _: &Choices, _: &[Workload], _: &mut StopCheck<'_>) -> Result<Option<String>> {
             Ok(None)
         }
     }

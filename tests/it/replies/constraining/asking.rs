@@ -346,10 +346,10 @@ fn types_without_a_value() {
 fn extended_a_value_of_a_schema_in_pieces() {
     let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
     let schema = json!({"type": "array", "items": item, "minItems": 4, "maxItems": 4});
-    let (mut chat, go_on, stopped) = (chat(), Cancel::default(), Cancel::default());
+    let (mut chat, check_stop, stopped) = (chat(), Cancel::default(), Cancel::default());
     stopped.cancel();
     chat.options.max_tokens = Some(4);
-    let mut asked = chat.ask_value("What is seven plus five?", &schema, &go_on);
+    let mut asked = chat.ask_value("What is seven plus five?", &schema, &check_stop);
     let mut pieces = 1;
     while let Err(AskError::Unfinished { text, stop: Stop::Length }) = &asked {
         let before = text.clone();
@@ -358,7 +358,7 @@ fn extended_a_value_of_a_schema_in_pieces() {
             matches!(&now, Err(AskError::Unfinished { text, stop: Stop::Cancelled }) if *text == before),
             "{now:?}"
         );
-        asked = chat.resume_ask_value(&schema, &go_on);
+        asked = chat.resume_ask_value(&schema, &check_stop);
         pieces += 1;
     }
     let list = asked.unwrap();
@@ -368,12 +368,12 @@ fn extended_a_value_of_a_schema_in_pieces() {
 /// A shared conversation can be asked too, but not while a reply is being generated.
 #[test]
 fn a_shared_conversation_is_asked() {
-    let (shared, go_on) = (SharedChat::new(chat()), Cancel::default());
-    let Sum { sum } = shared.ask("What is seven plus five?", &go_on).unwrap();
+    let (shared, check_stop) = (SharedChat::new(chat()), Cancel::default());
+    let Sum { sum } = shared.ask("What is seven plus five?", &check_stop).unwrap();
     assert!(sum <= 99 && shared.messages().len() == 2);
     let mut reply = shared.send("Tell me a story about an owl.");
     assert!(reply.next().is_some());
-    let busy = shared.ask::<Sum>("And?", &go_on);
+    let busy = shared.ask::<Sum>("And?", &check_stop);
     assert!(matches!(&busy, Err(AskError::Failed(Error::ChatInUse))), "{busy:?}");
 }
 

@@ -214,12 +214,12 @@ pub async fn delete(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> 
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Client, EACH, Keeper, KeptResponses, Message, conversation_memory};
-    use crate::serve::client::{Network, Who};
+    use crate::serve::client::{ClientId, Network};
     use std::sync::Arc;
     use wglm_engine::text::{FunctionCall, ToolCall};
 
     fn client(cache: u64) -> Client {
-        Client { who: Who::Network(Network::V4(1)), cache }
+        Client { who: ClientId::Network(Network::V4(1)), cache }
     }
 
     /// Stores a response whose texts have 102 bytes.
