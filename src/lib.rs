@@ -62,12 +62,13 @@ pub use wglm_engine::download;
 pub use wglm_engine::{
     AdapterKind, AdapterReport, Arithmetic, Backend, CacheShape, CacheType, Cancel, Capabilities, Chat, ChatState,
     ChatTemplate, Check, Chooser, Config, Content, DiskCache, DiskCacheState, DraftKind, DraftStats, Error, ErrorKind,
-    Estimate, Event, Experts, FunctionCall, Gating, GenerateOptions, Generation, Gguf, Gpu, GpuOptions, KernelFault,
-    KernelFinding, LoadOptions, LoadProgress, LoadStage, Logprob, Matrices, Memory, Message, MetadataArray,
-    MetadataType, MetadataValue, Model, Overflow, OwnedReply, Pause, Pool, PreparedChat, PromptLogprobs, PromptOptions,
-    Reply, Result, Reuse, RopeScaling, Routing, Sampler, SamplerParams, ScheduledReply, Scheduler, SchedulerCounts,
-    SchedulerOptions, SchedulerState, Session, SharedChat, SlotState, Speculation, Stats, Stop, Tenant, TokenLogprobs,
-    Tokenizer, ToolCall, Verdict, Yarn, adapters, catalog, offers, sample, serde_json, text, tune,
+    Estimate, Event, ExpertGroups, Experts, FunctionCall, Gating, GenerateOptions, Generation, Gguf, Gpu, GpuOptions,
+    KernelFault, KernelFinding, LoadOptions, LoadProgress, LoadStage, Logprob, Matrices, Memory, Message,
+    MetadataArray, MetadataType, MetadataValue, Model, Overflow, OwnedReply, Pause, Pool, PreparedChat, PromptLogprobs,
+    PromptOptions, Reply, Result, Reuse, RopeScaling, Routing, Sampler, SamplerParams, ScheduledReply, Scheduler,
+    SchedulerCounts, SchedulerOptions, SchedulerState, Session, SharedChat, SlotState, Speculation, Stats, Stop,
+    Tenant, TokenLogprobs, Tokenizer, ToolCall, Verdict, Yarn, adapters, catalog, offers, sample, serde_json, text,
+    tune,
 };
 #[cfg(feature = "schema")]
 pub use wglm_engine::{AskError, Asking};

@@ -55,7 +55,7 @@ pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Chooser, Event, GenerateOptions, Generation, PromptLogprobs, Stats, Stop, TokenLogprobs};
 pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};
 pub use gpu::{AdapterKind, AdapterReport, Backend, Capabilities, Gpu, GpuOptions, Matrices, Memory, Pause, adapters};
-pub use kernels::{CacheType, Gating, Routing};
+pub use kernels::{CacheType, ExpertGroups, Gating, Routing};
 pub use model::{
     CacheShape, Check, Config, Estimate, Experts, LoadOptions, LoadProgress, LoadStage, Model, PromptOptions,
     RopeScaling, Yarn,

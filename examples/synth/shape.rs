@@ -28,6 +28,8 @@ pub struct Shape {
     pub value_width: u64,
     /// The number of experts in a layer.
     pub experts: u64,
+    /// The number of groups of experts, and of those whose experts can be selected.
+    pub groups: [u64; 2],
     /// The width of an expert's hidden layer, and that of a dense layer.
     pub expert_width: u64,
     pub dense_width: u64,
@@ -51,6 +53,7 @@ impl Shape {
             rotary: 64,
             value_width: 256,
             experts: 64,
+            groups: [1, 1],
             expert_width: 1536,
             dense_width: 10_240,
             ty: None,
@@ -94,8 +97,8 @@ pub fn metadata(shape: &Shape) -> GgufWriter {
         ("attention.head_count", shape.heads),
         ("attention.head_count_kv", 1),
         ("expert_used_count", 4),
-        ("expert_group_count", 1),
-        ("expert_group_used_count", 1),
+        ("expert_group_count", shape.groups[0]),
+        ("expert_group_used_count", shape.groups[1]),
         ("expert_gating_func", 2),
         ("leading_dense_block_count", 1),
         ("vocab_size", shape.vocab),

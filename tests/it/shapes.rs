@@ -6,7 +6,7 @@ use crate::common::gpu::gpu;
 use crate::common::models::{
     Synthetic, errors, fable, fixture, load, load_with, read_f32, read_u32, relative_l2, worst_error, worst_error_with,
 };
-use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, Model, Session, Speculation};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, ExpertGroups, Gguf, Model, Session, Speculation};
 use wglm_engine::model::{BatchShape, Outputs, plan_batch, plan_token};
 use wglm_engine::plan::{Fusions, Plan, Target};
 
@@ -52,10 +52,25 @@ fn logits_agree_with_llama_cpp() {
     assert!(last < EXACT, "{last:.2e}");
 }
 
-/// A multi-token-prediction block whose query is not compressed, like the model's.
+/// A model in the shape of DeepSeek-V3, whose experts are in groups, compared with llama.cpp.
 #[test]
-fn predictions_of_a_block_without_a_compressed_query() {
-    let Synthetic { name, file, tokens, .. } = Synthetic::named("mtp-plain-q");
+fn groups_of_experts_agree_with_llama_cpp() {
+    let Synthetic { file, positions, tokens, .. } = Synthetic::named("groups");
+    let (model, want) = (load(&file), read_f32(fixture("family/groups.logits.f32")));
+    assert_eq!(model.config().experts.as_ref().unwrap().routing.groups, Some(ExpertGroups { count: 8, used: 4 }));
+    let worst = worst_error_with(&model, CacheType::F32, &tokens, &positions, &want);
+    println!("worst relative L2 {worst:.1e}");
+    assert!(worst < EXACT, "{worst:.2e}");
+}
+
+/// Multi-token-prediction blocks whose query is not compressed, and whose experts are in groups.
+#[test]
+fn predictions_of_blocks() {
+    ["mtp-plain-q", "groups"].into_iter().for_each(predictions_agree);
+}
+
+fn predictions_agree(name: &str) {
+    let Synthetic { file, tokens, .. } = Synthetic::named(name);
     let want = read_f32(fixture(&format!("models/{name}.mtp_logits.f32")));
     let model = load(&file);
     let cache = CacheShape { context: tokens.len() + 8, ty: CacheType::F32 };
@@ -65,7 +80,7 @@ fn predictions_of_a_block_without_a_compressed_query() {
         session.feed(&tokens[position..=position]).unwrap();
         let got = session.draft_logits(tokens[position + 1], 1).unwrap();
         let error = relative_l2(&got[0], want);
-        assert!(error < EXACT, "{position}: {error:.1e}");
+        assert!(error < EXACT, "{name}, {position}: {error:.1e}");
     }
 }
 

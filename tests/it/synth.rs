@@ -290,6 +290,32 @@ fn the_largest_chunks_are_planned() {
     }
 }
 
+/// DeepSeek-V3's width, with its experts in groups: the kernels that select experts for a token and for batches fit a
+/// usual device.
+#[test]
+fn extended_groups_of_experts_are_planned() {
+    let dir = TempDir::new().unwrap();
+    let attention = Shape { heads: 128, query_rank: 1536, nope: 128, value_width: 128, ..Shape::glm(2) };
+    let widths = Shape { width: 7168, dense_width: 18_432, expert_width: 2048, ..attention };
+    let (file, _) = hole(&dir, &Shape { experts: 256, groups: [8, 4], ..widths });
+    let config = Config::read(&file).unwrap();
+    let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+    let mut kernels = HashSet::new();
+    for (target, _) in targets().iter().filter(|(_, ty)| *ty == cache.ty) {
+        let token = plan_token(&file, &config, cache, target).unwrap();
+        let batches = BatchShape::all(PromptOptions::default(), cache.context);
+        let batches = batches.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);
+        for variant in token.plan.variants.iter().cloned().chain(batches.flat_map(|plan| plan.variants)) {
+            if variant.parts.iter().any(|part| part.source.path == "lib/expert_groups.wgsl") {
+                let bytes = reflect(&variant).unwrap().workgroup_bytes as usize;
+                assert!(bytes <= target.workgroup_bytes, "{}: {bytes} bytes of workgroup memory", variant.label);
+                kernels.extend(variant.label.split('.').next().map(str::to_owned));
+            }
+        }
+    }
+    assert_eq!(kernels, HashSet::from(["route", "moe_gate_up"].map(str::to_owned)));
+}
+
 /// The limits that wglm requires of a device suffice for every kernel of a token and of batches, whatever else the
 /// device supports.
 #[test]

@@ -52,6 +52,8 @@ class Spec:
     dense_ff: int = 64
     experts: int = 4
     top_k: int = 2
+    groups: int | None = None
+    used_groups: int | None = None
     expert_ff: int = 32
     shared: int = 1
     gating: int | None = SIGMOID
@@ -212,6 +214,17 @@ MODELS = {
         "8 experts top 4",
         hidden=64, heads=4, nope=32, rope=32, value=48, q_rank=None, kv_rank=64, vocab=128, layers=3, dense_ff=96, mtp=1, experts=8,
         top_k=4, scale=2.5, rope_base=1e5, matrix=T.Q8_0),
+    "groups": Spec(
+        "DeepSeek-V3 in miniature: 32 experts in 8 groups of which 4 are used, top 6, sigmoid with a bias, normalised, scale 2.5; one "
+        "shared expert, YaRN by 40; f32",
+        hidden=36, heads=4, nope=24, rope=16, value=24, q_rank=36, kv_rank=36, vocab=96, layers=3, dense_ff=28, experts=32, top_k=6,
+        groups=8, used_groups=4, expert_ff=8, mtp=1, scale=2.5, rope_factor=40.0, tokens=48, attention_gain=2.0, matrix=T.F32,
+        yarn={"original_context_length": 32, "yarn_log_multiplier": 0.0707}),
+    "groups-softmax": Spec(
+        "softmax named by the key, 18 experts in 3 groups of which 2 are used, top 5, weights not normalised, no bias; no leading "
+        "dense layer; q8_0",
+        hidden=64, heads=3, nope=32, rope=32, value=32, q_rank=32, kv_rank=32, vocab=96, dense=0, experts=18, top_k=5, groups=3,
+        used_groups=2, expert_ff=32, gating=SOFTMAX, norm=False, scale=2.5, bias=False, matrix=T.Q8_0),
     "experts-160": Spec(
         "160 experts top 6, weights not normalised, scale 2.5; expert gate and up q4_0, down f16 with rows of 8",
         hidden=32, heads=3, nope=24, rope=8, value=20, q_rank=20, kv_rank=20, vocab=96, dense_ff=32, experts=160, top_k=6, expert_ff=8,
@@ -332,6 +345,9 @@ def write_metadata(w, s, name):
     if s.experts:
         w.add_expert_count(s.experts)
         w.add_expert_used_count(s.top_k)
+    if s.groups is not None:
+        w.add_expert_group_count(s.groups)
+        w.add_expert_group_used_count(s.used_groups)
     w.add_expert_shared_count(s.shared)
     w.add_expert_feed_forward_length(s.expert_ff)
     if s.gating is not None:
@@ -375,6 +391,10 @@ def misreadings(s):
         yield f"expert_weights_norm = {not s.norm}", {"expert_weights_norm": not s.norm}
         if s.scale:
             yield "expert_weights_scale = 1", {"expert_weights_scale": 1.0}
+    if s.groups:
+        yield "expert_group_count = 1", {"expert_group_count": 1}
+        yield f"expert_group_used_count = {s.used_groups - 1}", {"expert_group_used_count": s.used_groups - 1}
+        yield f"expert_group_used_count = {s.used_groups + 1}", {"expert_group_used_count": s.used_groups + 1}
 
 
 def difference(got, want):
@@ -389,22 +409,28 @@ def evenness(p):
     return share[len(p) // 2:].mean()
 
 
-def margins(s, choice):
-    """The gap between the last chosen expert and the first that is left out, at each position."""
-    order = np.sort(choice, axis=-1)[:, ::-1]
-    return order[:, s.top_k - 1] - order[:, s.top_k]
+def gap(scores, chosen):
+    """The gap between the last of the best and the first that is left out, [T, N] -> [T]."""
+    order = np.sort(scores, axis=-1)[:, ::-1]
+    return order[:, chosen - 1] - order[:, chosen]
 
 
-def routing(s, score, choice, rows):
-    """(smallest margin over these rows, number of experts used, whether the bias changed any choice)."""
-    margin = margins(s, choice)[rows].min()
+def margins(s, choice, groups):
+    """The smaller of the gaps between experts and between their groups, if there are any, at each position."""
+    margin = gap(choice, s.top_k)
+    return np.minimum(margin, gap(groups, s.used_groups)) if s.groups else margin
+
+
+def routing(s, score, choice, groups, rows):
+    """(smallest margin over these rows, number of experts used, whether the bias changed any choice); without it, `score`."""
+    margin = margins(s, choice, groups)[rows].min()
     chosen, plain = (np.sort(np.argsort(-x, axis=-1)[:, :s.top_k]) for x in (choice, score))
     return margin, len(np.unique(chosen)), bool(np.any(chosen != plain))
 
 
 def examine(path, s, tokens, positions):
     """Goldens and figures of a written model, or the reason to draw another: (logits, mtp logits, figures) or text."""
-    seen = {"attention": [], "residual": [], "score": {}, "choice": {}}
+    seen = {"attention": [], "residual": [], "score": {}, "ungrouped": {}, "choice": {}}
 
     def probe(name, layer, array):
         if name == "attention":
@@ -424,11 +450,12 @@ def examine(path, s, tokens, positions):
     if figures["attention_evenness"] > MAX_EVENNESS:
         return f"attention is nearly uniform: {figures['attention_evenness']:.2f}"
 
+    groups = {layer: model.group_scores(scores) for layer, scores in seen["ungrouped"].items()}
     routes = []
     for layer, choice in seen["choice"].items():
         # In the last layer a token's routing touches only its own logits.
         rows = positions if layer == s.layers - 1 and not s.mtp else slice(None)
-        routes.append(routing(s, seen["score"][layer], choice, rows))
+        routes.append(routing(s, model.in_used_groups(seen["score"][layer]), choice, groups[layer], rows))
     if routes:
         margin, used, moved = min(r[0] for r in routes), min(r[1] for r in routes), all(r[2] for r in routes)
         if margin < MIN_MARGIN:
@@ -438,7 +465,7 @@ def examine(path, s, tokens, positions):
         if s.bias and not moved:
             return "the bias changes no choice"
         figures |= {"routing_margin": margin, "experts_used": used}
-        layers = [margins(s, choice) for layer, choice in seen["choice"].items() if layer < s.layers]
+        layers = [margins(s, choice, groups[layer]) for layer, choice in seen["choice"].items() if layer < s.layers]
         figures["routing_margins"] = [min(layer[position] for layer in layers) for position in positions]
 
     effects = {}

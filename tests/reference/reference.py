@@ -70,8 +70,10 @@ class Config:
             self.gating = SIGMOID if is_glm_flash else SOFTMAX
         if self.gating not in (SOFTMAX, SIGMOID):
             raise ValueError(f"expert gating function {self.gating} is not implemented")
-        if get("expert_group_count", 1) > 1:
-            raise ValueError("expert groups are not implemented")
+        self.groups = max(get("expert_group_count", 1), 1)
+        self.used_groups = get("expert_group_used_count", 0) if self.groups > 1 else 1
+        if not 0 < self.used_groups <= self.groups:
+            raise ValueError(f"{self.used_groups} of {self.groups} expert groups")
 
 
 class Model:
@@ -194,12 +196,28 @@ class Model:
         # The bias decides who is chosen; it has no part in the weights.
         choice = score + self.weight(blk + "exp_probs_b.bias") if self.has(blk + "exp_probs_b.bias") else score
         self.probe("score", layer, score)
+        self.probe("ungrouped", layer, choice)
+        choice = self.in_used_groups(choice)
         self.probe("choice", layer, choice)
         chosen = np.argsort(-choice, axis=-1, kind="stable")[:, :c.top_k]
         weight = np.take_along_axis(score, chosen, axis=-1)
         if c.norm_weights:
             weight = weight / np.maximum(weight.sum(axis=-1, keepdims=True), MIN_WEIGHT_SUM)
         return chosen, weight * c.scale_weights
+
+    def group_scores(self, choice):
+        """The scores of the groups of experts, [T, E] -> [T, groups]: the sums of their two best experts' scores."""
+        return np.sort(choice.reshape(len(choice), self.config.groups, -1), axis=-1)[..., -2:].sum(axis=-1)
+
+    def in_used_groups(self, choice):
+        """Scores by which experts are chosen, [T, E] -> [T, E]: minus infinity in all but the best groups."""
+        c = self.config
+        if c.groups == c.used_groups:
+            return choice
+        best = np.argsort(-self.group_scores(choice), axis=-1, kind="stable")[:, :c.used_groups]
+        used = np.zeros((len(choice), c.groups), bool)
+        np.put_along_axis(used, best, True, axis=-1)
+        return np.where(np.repeat(used, c.experts // c.groups, axis=-1), choice, -np.inf)
 
     def moe_ffn(self, h, layer):
         """Routed experts plus the shared ones, [T, D] -> [T, D]."""

@@ -78,7 +78,7 @@ pub use mla_attention_batch::BatchAttention;
 pub(crate) use mla_attention_batch::batch_splits;
 pub use moe_gate_up::{GateUp, Hidden, Router, Selection};
 pub use rounded::{Residual, Rounded};
-pub use route::{Gating, Routed, Routing};
+pub use route::{ExpertGroups, Gating, Routed, Routing};
 pub use sampling::{Penalties, Sampling};
 pub use slice_max::{NO_TOKEN, Slices};
 pub use sum_normed::Slots;

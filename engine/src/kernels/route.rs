@@ -22,6 +22,17 @@ pub enum Gating {
     Softmax,
 }
 
+/// Groups of experts, each of as many consecutive ones. Only the experts of the `used` best groups can be selected. A
+/// group's score is the sum of the two largest score + bias of its experts (DeepSeek-AI, "DeepSeek-V3", 2024, section
+/// 2.1.2, whose nodes are these groups; the two are llama.cpp's `build_moe_ffn`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// The number of groups. It divides the number of experts, and each group has at least two.
+    pub count: usize,
+    /// The number of groups whose experts can be selected, which together have at least `top_k`.
+    pub used: usize,
+}
+
 /// How experts are selected and weighted: the `top_k` with the largest score + bias. Their weights are their scores
 /// without the bias, divided by their sum if `normalise` is set, times `scale` (DeepSeek-AI, "DeepSeek-V3", 2024,
 /// section 2.1.2; softmax is that of "DeepSeek-V2", 2024; `scale` and the order of all are llama.cpp's
@@ -32,6 +43,8 @@ pub struct Routing {
     pub gating: Gating,
     /// The number of selected experts.
     pub top_k: usize,
+    /// The groups that limit the selection; `None` if all experts can be selected.
+    pub groups: Option<ExpertGroups>,
     /// Whether the scores of the selected experts are divided by their sum.
     pub normalise: bool,
     /// The factor on the weights.
@@ -106,16 +119,20 @@ impl Routing {
     pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {
         let experts = logits.shape[0];
         expect_shape(op, &bias.name, bias.shape[0], experts)?;
-        if (1..=experts).contains(&self.top_k) {
+        let selectable = match self.groups {
+            Some(groups) => groups.experts(op, bias, experts)?,
+            None => experts,
+        };
+        if (1..=selectable).contains(&self.top_k) {
             return Ok(());
         }
         let (tensor, got) = (bias.name.to_string(), format!("{} experts chosen", self.top_k));
-        Err(Error::Shape { op, tensor, got, want: format!("1 to {experts}") })
+        Err(Error::Shape { op, tensor, got, want: format!("1 to {selectable}") })
     }
 
     /// Adds the files that select among `experts` experts.
     pub(super) fn files(&self, variant: VariantBuilder, experts: usize) -> VariantBuilder {
-        variant
+        let variant = variant
             .constant("EXPERTS", "e", experts)
             .constant("TOP_K", "k", self.top_k)
             .switch("SOFTMAX", "s", self.gating == Gating::Softmax)
@@ -123,6 +140,26 @@ impl Routing {
             .real("SCALE", "f", self.scale)
             .real("SMALLEST_SUM", "", Self::SMALLEST_SUM)
             .file(source!("lib/activations.wgsl"))
-            .file(source!("lib/moe_top_k.wgsl"))
+            .file(source!("lib/moe_top_k.wgsl"));
+        let Some(ExpertGroups { count, used }) = self.groups else {
+            return variant.file(source!("lib/expert_groups_none.wgsl"));
+        };
+        let variant = variant.constant("EXPERT_GROUPS", "g", count).constant("EXPERT_GROUPS_USED", "u", used);
+        variant.file(source!("lib/expert_groups.wgsl"))
+    }
+}
+
+impl ExpertGroups {
+    /// The number of experts that can be selected among `experts`.
+    ///
+    /// Fails unless the groups are equally large, have a second best expert, and exist.
+    fn experts(&self, op: &'static str, bias: &Weight, experts: usize) -> Result<usize> {
+        let Self { count, used } = *self;
+        let whole = count > 0 && experts.is_multiple_of(count) && experts / count >= 2;
+        if whole && (1..=count).contains(&used) {
+            return Ok(experts / count * used);
+        }
+        let (tensor, got) = (bias.name.to_string(), format!("{used} of {count} groups of {experts} experts"));
+        Err(Error::Shape { op, tensor, got, want: "1 to all of groups of two or more".into() })
     }
 }

@@ -3,7 +3,7 @@
 use super::rope::RopeScaling;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::kernels::{Gating, Routing};
+use crate::kernels::{ExpertGroups, Gating, Routing};
 use crate::text::Family;
 use std::ops::Range;
 
@@ -138,6 +138,16 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// A notice about groups of a model with softmax routing.
+fn scored_by_two(groups: ExpertGroups) -> String {
+    format!(
+        "each of the {} groups of experts is scored by its two best experts, as in DeepSeek-V3 and llama.cpp; if the \
+         original model scores it by the best one, as DeepSeek-V2 does, other experts may be selected than in the \
+         original",
+        groups.count
+    )
 }
 
 pub(super) fn metadata(key: &str, expected: &str, found: &str) -> Error {
@@ -291,36 +301,59 @@ impl Keys<'_> {
         if count == 0 {
             return Ok(None);
         }
-        self.one_group(count, config)?;
         let layers = config.leading_dense..config.layers;
-        let top_k = self.count_of("expert_used_count", layers.clone())?;
-        if top_k > count {
-            let expected = format!("at most the {count} experts");
-            return Err(metadata(&self.key("expert_used_count"), &expected, &top_k.to_string()));
-        }
+        let groups = self.expert_groups(count, config)?;
+        let top_k = self.top_k(count, groups, layers.clone())?;
         let width = self.count_of("expert_feed_forward_length", layers)?;
         let shared = self.optional("expert_shared_count")?;
         let scale = self.file.opt_f32(&self.key("expert_weights_scale"))?.filter(|s| *s != 0.0).unwrap_or(1.0);
         let normalise = self.file.opt_bool(&self.key("expert_weights_norm"))?.unwrap_or(false);
-        let routing = Routing { gating: self.gating(config)?, top_k, normalise, scale };
+        let routing = Routing { gating: self.gating(config)?, top_k, groups, normalise, scale };
+        config.notices.extend(routing.groups.filter(|_| routing.gating == Gating::Softmax).map(scored_by_two));
         Ok(Some(Experts { count, width, shared_width: shared * width, routing }))
     }
 
-    /// Fails if the experts are in groups, and notes if they may have been before the file was converted.
-    fn one_group(&self, experts: usize, config: &mut Config) -> Result<()> {
+    /// The groups of experts; `None` if all experts can be selected. Notes if the file may have lost its groups. As in
+    /// llama.cpp, several groups need the number of used ones too, and have two experts or more.
+    fn expert_groups(&self, experts: usize, config: &mut Config) -> Result<Option<ExpertGroups>> {
         let key = self.key("expert_group_count");
-        match self.file.opt_u32(&key)? {
-            Some(0 | 1) => {}
-            Some(groups) => {
-                return Err(unsupported(&key, &groups.to_string(), "wglm supports only one group of experts"));
+        let count = match self.file.opt_u32(&key)? {
+            None if GROUPED.contains(&experts) => {
+                config.notices.push(format!(
+                    "the file lacks `{key}`: assuming one group of {experts} experts; if the original model has \
+                     several, as DeepSeek's with 160 and 256 experts do, other experts are selected than in the \
+                     original, and a newer conversion, which has the key, is better"
+                ));
+                return Ok(None);
             }
-            None if GROUPED.contains(&experts) => config.notices.push(format!(
-                "the file lacks `{key}`: assuming one group of {experts} experts; if the original model has several, \
-                 as DeepSeek's with 160 and 256 experts do, the selected experts differ from those of the original"
-            )),
-            None => {}
+            None | Some(0 | 1) => return Ok(None),
+            Some(count) => count as usize,
+        };
+        if !experts.is_multiple_of(count) || experts / count < 2 {
+            let expected = format!("equal groups of two or more of the {experts} experts");
+            return Err(metadata(&key, &expected, &count.to_string()));
         }
-        Ok(())
+        let name = "expert_group_used_count";
+        let used = self.count(name)?;
+        if used > count {
+            return Err(metadata(&self.key(name), &format!("at most the {count} groups"), &used.to_string()));
+        }
+        Ok((used < count).then_some(ExpertGroups { count, used }))
+    }
+
+    /// The number of experts that are selected among `experts`, if they are in groups only among the used ones.
+    fn top_k(&self, experts: usize, groups: Option<ExpertGroups>, layers: Range<usize>) -> Result<usize> {
+        let name = "expert_used_count";
+        let (most, of) = match groups {
+            Some(ExpertGroups { count, used }) => (experts / count * used, " in the used groups"),
+            None => (experts, ""),
+        };
+        match self.count_of(name, layers)? {
+            top_k if top_k > most => {
+                Err(metadata(&self.key(name), &format!("at most the {most} experts{of}"), &top_k.to_string()))
+            }
+            top_k => Ok(top_k),
+        }
     }
 
     fn gating(&self, config: &mut Config) -> Result<Gating> {

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Norm, Routing};
 use crate::plan::Weight;
+use crate::quant::F32;
 use crate::speculate::DraftKind;
 use std::sync::Arc;
 
@@ -221,11 +222,11 @@ const ABSORBED: &str = ".attn_kv_b.weight";
 const ANGLES: &str = "rope_freqs.weight";
 
 /// The most bytes of such factors that are read to find out whether they are all 1.
-const MOST_ANGLES: usize = 1 << 16;
+const MAX_FACTOR_BYTES: usize = 1 << 16;
 
 /// Whether factors for angles are other than 1, or cannot be read.
 fn changes_angles(file: &Gguf, name: &str) -> bool {
-    let tensor = file.tensor(name).filter(|tensor| tensor.ty.name == "f32" && tensor.bytes <= MOST_ANGLES);
+    let tensor = file.tensor(name).filter(|tensor| tensor.ty.name == F32.name && tensor.bytes <= MAX_FACTOR_BYTES);
     let factors = tensor.and_then(|tensor| file.read_all(tensor).ok());
     factors.is_none_or(|factors| factors.chunks(4).any(|factor| factor != 1f32.to_le_bytes()))
 }

@@ -1,15 +1,17 @@
-//! The router's selection of experts, and the order of their slots. Experts are compared exactly. If two are so close
-//! that rounding may decide between them, the selection is not checked in a model; in cases it is.
+//! The router's selection of experts, and the order of their slots. Experts are compared exactly. If two experts or two
+//! groups of them are so close that rounding may decide between them, the selection is not checked in a model; in cases
+//! it is.
 
 use super::vectors::summed;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Grouped, SelectedExperts};
 use crate::kernels::errors::expert_weights;
-use crate::kernels::{Gating, Routing};
+use crate::kernels::{ExpertGroups, Gating, Routing};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
-/// The smallest difference between the selection scores of two experts for which the choice is clear.
+/// The smallest difference between the selection scores of two experts, or between the scores of two groups, for which
+/// the choice is clear.
 const CLEAR: f64 = 1e-5;
 
 impl SelectedExperts {
@@ -28,7 +30,8 @@ impl SelectedExperts {
         let more = Routing { top_k: (top_k + 1).min(logits.len()), normalise: false, scale: 1.0, ..self.routing };
         let (order, scores) = routed_experts(&logits, &bias, more);
         let selection: Vec<f64> = order.iter().zip(&scores).map(|(&e, score)| score + f64::from(bias[e])).collect();
-        let clear = selection.windows(2).all(|pair| pair[0] - pair[1] > CLEAR);
+        let clear = selection.windows(2).all(|pair| pair[0] - pair[1] > CLEAR)
+            && group_margin(&selection_scores(&logits, &bias, self.routing.gating), self.routing.groups) > CLEAR;
         Ok((clear || probe.picks_all()).then(|| routed_experts(&logits, &bias, self.routing)))
     }
 }
@@ -51,18 +54,57 @@ impl Reference for SelectedExperts {
     }
 }
 
-/// The experts selected for these logits and biases, best first, and their weights.
-pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+/// The experts' scores for these logits.
+fn scores(logits: &[f32], gating: Gating) -> Vec<f64> {
     let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
     let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
-    let score = |z: f64| match routing.gating {
+    let score = |z: f64| match gating {
         Gating::Sigmoid => 1.0 / (1.0 + (-z).exp()),
         Gating::Softmax => (z - top).exp() / sum,
     };
-    let scores: Vec<f64> = logits.iter().map(|&z| score(z as f64)).collect();
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    let selection = |e: usize| scores[e] + bias[e] as f64;
-    order.sort_by(|&a, &b| selection(b).total_cmp(&selection(a)));
+    logits.iter().map(|&z| score(z as f64)).collect()
+}
+
+/// The scores by which experts are selected.
+fn selection_scores(logits: &[f32], bias: &[f32], gating: Gating) -> Vec<f64> {
+    scores(logits, gating).into_iter().zip(bias).map(|(score, &bias)| score + f64::from(bias)).collect()
+}
+
+/// The groups of experts with these selection scores, best first, and their scores.
+fn ranked_groups(selection: &[f64], groups: ExpertGroups) -> Vec<(usize, f64)> {
+    let score = |experts: &[f64]| {
+        let mut sorted = experts.to_vec();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        sorted.iter().take(2).sum()
+    };
+    let mut ranked: Vec<_> = selection.chunks(selection.len() / groups.count).map(score).enumerate().collect();
+    ranked.sort_by(|(_, a): &(usize, f64), (_, b)| b.total_cmp(a));
+    ranked
+}
+
+/// How much better the last group that is used is than the first that is not.
+fn group_margin(selection: &[f64], groups: Option<ExpertGroups>) -> f64 {
+    let Some(groups) = groups.filter(|groups| groups.used < groups.count) else { return f64::INFINITY };
+    let ranked = ranked_groups(selection, groups);
+    ranked[groups.used - 1].1 - ranked[groups.used].1
+}
+
+/// The experts that can be selected, in their order.
+fn selectable(selection: &[f64], groups: Option<ExpertGroups>) -> Vec<usize> {
+    let experts = 0..selection.len();
+    let Some(groups) = groups else { return experts.collect() };
+    let size = selection.len() / groups.count;
+    let ranked = ranked_groups(selection, groups);
+    let used = |group| ranked[..groups.used].iter().any(|(known, _)| *known == group);
+    experts.filter(|e| used(e / size)).collect()
+}
+
+/// The experts selected for these logits and biases, best first, and their weights.
+pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+    let scores = scores(logits, routing.gating);
+    let selection = selection_scores(logits, bias, routing.gating);
+    let mut order = selectable(&selection, routing.groups);
+    order.sort_by(|&a, &b| selection[b].total_cmp(&selection[a]));
     order.truncate(routing.top_k);
     let total: f64 = order.iter().map(|&e| scores[e]).sum();
     let factor = routing.scale as f64 / if routing.normalise { total.max(Routing::SMALLEST_SUM as f64) } else { 1.0 };

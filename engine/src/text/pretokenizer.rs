@@ -3,10 +3,10 @@
 //! A rule is one regular expression or several. The first one cuts the text into what it matches and what lies between;
 //! each further one cuts the pieces that the one before it left. The joined words equal the text.
 //!
-//! The rules cut as llama.cpp does (`llama-vocab.cpp`, `unicode.cpp`), even where that differs from the vocabulary's own
-//! tokenizer. llama.cpp makes longer words where the vocabulary's own expressions cut between capital and small letters,
-//! because it does not distinguish case beyond ASCII. With the rules of GPT-4o and Kimi it makes shorter ones: a
-//! combining mark belongs to a word in the vocabularies' own expressions (`\p{M}`), and cuts it in llama.cpp's.
+//! The rules cut as llama.cpp does (`llama-vocab.cpp`, `unicode.cpp`), even where that differs from the vocabulary's
+//! own tokenizer. llama.cpp makes longer words where the vocabulary's own expressions cut between capital and small
+//! letters, because it does not distinguish case beyond ASCII. With the rules of GPT-4o and Kimi it makes shorter ones:
+//! a combining mark belongs to a word in the vocabularies' own expressions (`\p{M}`), and cuts it in llama.cpp's.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;

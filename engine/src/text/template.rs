@@ -265,8 +265,8 @@ impl ChatTemplate {
     /// can forge a role or a tag. The names of such tokens are plain text in every string of the input: user messages,
     /// of a function or of the model, descriptions of functions and further variables. For the same reason the template
     /// finds no tags in messages: put thinking in [`Message::reasoning_content`], not in the content. Only the words of
-    /// the input's form, which are known roles, types, and keys of messages and of schemas, count as the template's text
-    /// where it prints them.
+    /// the input's form, which are known roles, types, and keys of messages and of schemas, count as the template's
+    /// text where it prints them.
     ///
     /// If a template itself writes the brackets around a string, as in `<|{{ role }}|>`, the result is the token that
     /// the string names.

@@ -1,5 +1,6 @@
 // Selects TOP_K of EXPERTS experts by the router's logits and computes their weights. All invocations of a workgroup
-// call score_experts and, after a barrier, rank_experts, followed by another barrier.
+// call score_experts and, after a barrier, rank_experts, followed by another barrier. One of two files says which
+// experts can be selected: lib/expert_groups_none.wgsl or lib/expert_groups.wgsl.
 //
 // score = sigmoid(logit) or softmax(logits). The bias affects only the selection. Of equal scores, the one of the lower
 // expert counts as better. A weight is the expert's score, divided by the sum of the selected scores if NORMALISE is
@@ -65,6 +66,7 @@ fn score_experts(local: u32) {
 
 // An expert's rank is the number of experts with better selection scores.
 fn rank_experts(local: u32) {
+    limit_experts(local);
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         let selection_score = vec4<f32>(selection_scores[e / 4u][e % 4u]);
         var better = vec4<u32>(0u);

@@ -3,7 +3,7 @@
 use super::refused::{Broken, all_refused, plan_file};
 use super::small::{Small, key};
 use crate::common::gguf_writer::Meta;
-use wglm::Config;
+use wglm::{Config, ExpertGroups};
 
 const MAX: u32 = u32::MAX;
 const EPSILON: &str = "attention.layer_norm_rms_epsilon";
@@ -27,8 +27,19 @@ const COUNTS: [&str; 8] = [
 const OF_LAYERS: [&str; 3] = ["feed_forward_length", "expert_used_count", "expert_feed_forward_length"];
 
 pub fn cases() -> Vec<Broken> {
-    [architecture(), missing(), wrong_types(), zeros(), floats(), absurd(), inconsistent(), unsupported(), yarn()]
-        .concat()
+    [
+        architecture(),
+        missing(),
+        wrong_types(),
+        zeros(),
+        floats(),
+        absurd(),
+        inconsistent(),
+        unsupported(),
+        groups(),
+        yarn(),
+    ]
+    .concat()
 }
 
 #[test]
@@ -194,8 +205,6 @@ fn unsupported() -> Vec<Broken> {
     let number = |name: &str, n: u32| value(name, n, "Unsupported", &[&key(name), &format!("`{n}`")]);
     vec![
         number("expert_gating_func", 7),
-        number("expert_group_count", 8),
-        number("expert_group_count", MAX),
         number("expert_count", 1025),
         number("expert_count", MAX),
         number("attention.kv_lora_rank", 16_388),
@@ -206,6 +215,66 @@ fn unsupported() -> Vec<Broken> {
         value("rope.scaling.type", "longrope", "Unsupported", &["rope.scaling.type", "longrope"]),
         value("attention.temperature_scale", 0.1f32, "Unsupported", &["attention.temperature_scale", "only 0"]),
     ]
+}
+
+/// A file with this number of experts, of which some are selected, in groups, of which some are used.
+fn with_groups([experts, top_k]: [u32; 2], groups: u32, used: impl Into<Option<u32>>) -> Small {
+    let mut small = Small::default();
+    small.set(&key("expert_count"), experts);
+    small.set(&key("expert_used_count"), top_k);
+    small.set(&key("expert_group_count"), groups);
+    used.into().iter().for_each(|used| small.set(&key("expert_group_used_count"), *used));
+    small
+}
+
+fn groups() -> Vec<Broken> {
+    let of = |experts, groups, used: Option<u32>, name: &str, says: &[&str]| {
+        let what = format!("{experts:?} experts, {used:?} of {groups} groups");
+        let edit = |s: &mut Small| *s = with_groups(experts, groups, used);
+        Broken::new(what, edit, "Metadata", &[says, &[&key(name)]].concat())
+    };
+    let (count, used, top_k) = ("expert_group_count", "expert_group_used_count", "expert_used_count");
+    let uneven = |groups: u32, found: &str| {
+        of([12, 2], groups, Some(1), count, &["equal groups of two or more of the 12 experts", found])
+    };
+    vec![
+        uneven(5, "5"),
+        uneven(12, "12"),
+        uneven(24, "24"),
+        uneven(MAX, "4294967295"),
+        of([12, 2], 3, None, used, &["nothing"]),
+        of([12, 2], 3, Some(0), used, &["at least 1", "0"]),
+        of([12, 2], 3, Some(4), used, &["at most the 3 groups", "4"]),
+        of([12, 2], 3, Some(MAX), used, &["at most the 3 groups"]),
+        of([12, 5], 3, Some(1), top_k, &["at most the 4 experts in the used groups", "5"]),
+        of([12, 9], 3, Some(2), top_k, &["at most the 8 experts in the used groups", "9"]),
+        of([12, 13], 3, Some(3), top_k, &["at most the 12 experts", "13"]),
+    ]
+}
+
+/// Groups limit the selection only if there are several, and if not all are used. DeepSeek-V2's are scored differently.
+#[test]
+fn groups_of_experts() {
+    let read = |experts, groups, used: Option<u32>, softmax| {
+        let mut small = with_groups(experts, groups, used);
+        small.set(&key("expert_gating_func"), if softmax { 1u32 } else { 2 });
+        let config = Config::read(&small.open().unwrap()).unwrap();
+        (config.experts.unwrap().routing.groups, config.notices)
+    };
+    for (groups, used) in [(0, None), (1, None), (1, Some(1)), (0, Some(7)), (1, Some(MAX)), (8, Some(8)), (2, Some(2))]
+    {
+        assert_eq!(read([256, 8], groups, used, true), (None, vec![]), "{used:?} of {groups}");
+    }
+    let of = |count, used| Some(ExpertGroups { count, used });
+    assert_eq!(read([256, 8], 8, Some(4), false), (of(8, 4), vec![]));
+    assert_eq!(read([12, 8], 3, Some(2), false), (of(3, 2), vec![]));
+    assert_eq!(read([12, 2], 6, Some(1), false), (of(6, 1), vec![]));
+    let (groups, told) = read([160, 6], 8, Some(3), true);
+    assert_eq!(groups, of(8, 3));
+    assert!(
+        told.len() == 1 && told[0].contains("each of the 8 groups of experts is scored by its two best"),
+        "{told:?}"
+    );
 }
 
 /// Sets valid keys of YaRN.

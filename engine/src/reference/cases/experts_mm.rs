@@ -60,7 +60,7 @@ fn case(
         quants.fold(columns, |columns, quant| columns_for(quant, columns))
     };
     let (columns, rows) = (widest(0..2, 44), widest(2..3, 21));
-    let routing = Routing { gating: Gating::Sigmoid, top_k: 2, normalise: true, scale: 1.8 };
+    let routing = Routing { gating: Gating::Sigmoid, top_k: 2, groups: None, normalise: true, scale: 1.8 };
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(3, count);
     let selected = weights(&mut case, ["gate", "up", "down"], formats, [columns, rows, EXPERTS])?;

@@ -1,0 +1,3 @@
+// Every expert can be selected.
+
+fn limit_experts(local: u32) {}
