@@ -63,12 +63,15 @@ impl Gpu {
     /// waiting for itself.
     pub fn pause(&self) -> Pause {
         let (gate, thread) = (self.shared.gate.clone(), current().id());
+        if self.check_process().is_err() {
+            // Nothing is submitted in a forked process, where a thread of the parent may hold the lock forever.
+            return Pause { gate: Arc::default(), thread };
+        }
         let mut state = lock(&gate.state);
         state.pausing.push(thread);
-        // A thread that pauses in a callback of its own submission must not wait for itself, and a forked process must
-        // not wait for threads of its parent.
+        // A thread that pauses in a callback of its own submission must not wait for itself.
         let elsewhere = |state: &State| state.submitting.iter().any(|other| *other != thread);
-        while elsewhere(&state) && self.check_process().is_ok() {
+        while elsewhere(&state) {
             state = unpoisoned(gate.changed.wait(state));
         }
         drop(state);

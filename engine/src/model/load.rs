@@ -127,6 +127,7 @@ impl Model {
         cancel: &Cancel,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self> {
+        gpu.check_process()?; // a thread that compiles a kernel may exist only in the parent
         let meter = Meter::default();
         let mut tell = || {
             progress(meter.now());

@@ -36,6 +36,7 @@ impl PoolState {
     /// Creates the state for up to `sessions` sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sessions: usize) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
+        gpu.check_process()?;
         let plans = Plans::new(model, cache, pages, sessions)?;
         Ok(Self {
             model: model.clone(),

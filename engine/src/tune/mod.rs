@@ -140,6 +140,7 @@ pub fn tune(
     cancel: &Cancel,
     progress: &mut dyn FnMut(&TuneProgress),
 ) -> Result<Tuning> {
+    model.gpu().check_process()?;
     let since = Instant::now();
     let limit = Cell::new(options.budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64()));
     let stopped = || cancel.is_cancelled() || options.strict && since.elapsed().as_secs_f64() > limit.get();

@@ -1,6 +1,7 @@
 //! A process that is forked after the GPU was opened.
 
 use crate::common::gpu::open;
+use std::path::Path;
 use std::time::Duration;
 use wglm::tune::{TuneOptions, tune};
 use wglm::{
@@ -18,8 +19,8 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
-/// How a child process ends. It is killed if it hangs.
-fn ended(child: i32) -> i32 {
+/// How a child process ends. It is killed if it hangs; `running` is a file with the name of its last call.
+fn ended(child: i32, running: &Path) -> i32 {
     let mut status = -1;
     for _ in 0..1200 {
         // SAFETY: `child` is a child of this process that no one else waits for, and `status` lives until the call
@@ -37,7 +38,7 @@ fn ended(child: i32) -> i32 {
         kill(child, KILL);
         waitpid(child, &mut status, 0);
     }
-    panic!("the child hangs");
+    panic!("the child hangs in {}", std::fs::read_to_string(running).unwrap_or_default());
 }
 
 fn is_forked<T>(result: Result<T, Error>) -> bool {
@@ -177,14 +178,17 @@ const CALLS: &[Call] = &[
 #[test]
 fn a_forked_process_gets_errors() {
     let mut parent = Parent::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let running = folder.path().join("running");
     // SAFETY: the child calls nothing but this thread's code and leaves without running destructors.
     let child = unsafe { fork() };
     if child == 0 {
-        let first = CALLS.iter().position(|(_, call)| !call(&mut parent)).map_or(0, |index| index as i32 + 1);
+        let fails = |(name, call): &Call| std::fs::write(&running, name).is_err() || !call(&mut parent);
+        let first = CALLS.iter().position(fails).map_or(0, |index| index as i32 + 1);
         // SAFETY: as above.
         unsafe { _exit(first) }
     }
-    let status = ended(child);
+    let status = ended(child, &running);
     let first = (status >> 8).checked_sub(1).and_then(|index| CALLS.get(index as usize));
     assert_eq!(status, 0, "the first call that did not find out is {:?}", first.map(|(name, _)| name));
     drop((parent.scheduled, parent.owned));
