@@ -59,22 +59,22 @@ enum ExitMessage {
 
 static EXIT_MESSAGE: Mutex<ExitMessage> = Mutex::new(ExitMessage::Nothing);
 
-/// How long last words may delay the end of the process, since their reader may not read them.
+/// How long the exit message may delay the end of the process, since its reader may not read it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-fn last_words() -> MutexGuard<'static, ExitMessage> {
+fn exit_message() -> MutexGuard<'static, ExitMessage> {
     EXIT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a press that ends the process call `say` first.
 pub fn set_exit_message(say: impl FnOnce() + Send + 'static) {
-    *last_words() = ExitMessage::Waiting(Box::new(say));
+    *exit_message() = ExitMessage::Waiting(Box::new(say));
 }
 
-/// Prints something instead of the last words. If the process is already ending, this does not return.
+/// Prints something instead of the exit message. If the process is already ending, this does not return.
 pub fn instead_of_exit_message<T>(say: impl FnOnce() -> T) -> T {
     loop {
-        let mut words = last_words();
+        let mut words = exit_message();
         if !matches!(*words, ExitMessage::Said) {
             *words = ExitMessage::Replaced;
             break;
@@ -83,15 +83,15 @@ pub fn instead_of_exit_message<T>(say: impl FnOnce() -> T) -> T {
         std::thread::park();
     }
     let said = say();
-    *last_words() = ExitMessage::Nothing;
+    *exit_message() = ExitMessage::Nothing;
     said
 }
 
-/// Ends the process, after its last words. Another thread prints them, because their reader may not read them.
+/// Ends the process, after the exit message. Another thread prints it, because its reader may not read it.
 fn leave() -> ! {
     let start = Instant::now();
     let words = loop {
-        let mut words = last_words();
+        let mut words = exit_message();
         if !matches!(*words, ExitMessage::Replaced) || start.elapsed() >= PATIENCE {
             break std::mem::replace(&mut *words, ExitMessage::Said);
         }

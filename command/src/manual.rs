@@ -31,11 +31,11 @@ pub fn man(args: &ManArgs) -> anyhow::Result<()> {
     output::say(&String::from_utf8_lossy(&page))
 }
 
-/// The message for a name that is no command of this one.
+/// The message for a name that is not a command of this one.
 fn unknown(command: &Command, name: &str) -> String {
     let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
     match known.is_empty() {
         true => format!("no command `{name}`; `{}` has no commands", command.get_name()),
-        false => format!("no command `{name}`; the commands are {}", known.join(", ")),
+        false => format!("no command `{name}` of `{}`; its commands are {}", command.get_name(), known.join(", ")),
     }
 }

@@ -80,7 +80,7 @@ pub struct SchedulerOptions {
     pub disk: Option<DiskCache>,
     /// Makes the ids of function calls to which the model gives none, for programs in which they have to be unique
     /// among all conversations; `None` for `call_0`, `call_1` and so on, which are unique within a conversation. An id
-    /// that the conversation already has is replaced by such a one.
+    /// that the conversation already has is replaced by an id made in this way.
     pub call_ids: Option<fn() -> String>,
 }
 
@@ -377,7 +377,7 @@ impl Scheduler {
     /// context: nothing is dropped.
     ///
     /// # Errors
-    /// The errors of [`prepare`](Self::prepare) for messages and tools of which no prompt can be made.
+    /// The errors of [`prepare`](Self::prepare) for messages and tools from which no prompt can be made.
     pub fn prompt_tokens(&self, mut request: ChatState) -> Result<usize> {
         let begun = take_beginning(&mut request, &self.model, usize::MAX)?;
         let maker = PromptMaker::new(&self.model, usize::MAX, &request, begun.as_ref());

@@ -324,7 +324,7 @@ def test_a_function_without_code_is_reported_to_the_model(model: wglm.Model) -> 
     chat = wglm.Chat(model)
     chat.restore(described.save())
     call = wglm.ToolCall("1", "weather", {})
-    assert chat._called(call) == "error: there is no function of the name weather"
+    assert chat._called(call) == "error: there is no function named weather"
 
 
 def test_what_a_function_of_python_becomes() -> None:

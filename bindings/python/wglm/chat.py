@@ -155,7 +155,7 @@ class Chat:
     def _called(self, call: ToolCall) -> str:
         called = self._functions.get(call.name)
         if called is None:
-            return f"error: there is no function of the name {call.name}"
+            return f"error: there is no function named {call.name}"
         try:
             return called.result(call.arguments)
         except Exception as error:

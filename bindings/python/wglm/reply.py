@@ -72,8 +72,11 @@ class Reply:
             for event in self:
                 if isinstance(event, Text):
                     yield event.text
-        finally:
+        except Busy:
+            raise  # another call waits for its events
+        except BaseException:
             self.close()
+            raise
 
     def texts_async(self) -> AsyncIterator[str]:
         """The pieces of the answer, for ``async for``. When the iterator is dropped, the reply ends."""
@@ -84,6 +87,8 @@ class Reply:
         try:
             for _ in self:
                 pass
+        except Busy:
+            raise  # another call waits for its events
         except BaseException:
             self.close()
             raise
@@ -140,17 +145,24 @@ class Reply:
 
 
 class _Texts(AsyncIterator[str]):
-    """The pieces of an answer. This is no generator, because the event loop closes a generator only after the code that
+    """The pieces of an answer. This is not a generator, because the event loop closes a generator only after the code that
     follows its loop has begun."""
 
     def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+        self._reply: Reply | None = reply
 
     async def __anext__(self) -> str:
+        if self._reply is None:
+            raise StopAsyncIteration
         while True:
-            event = await self._reply.__anext__()
+            try:
+                event = await self._reply.__anext__()
+            except Busy:
+                self._reply = None  # another call waits for its events
+                raise
             if isinstance(event, Text):
                 return event.text
 
     def __del__(self) -> None:
-        self._reply.close()
+        if self._reply is not None:
+            self._reply.close()

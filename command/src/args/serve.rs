@@ -158,15 +158,29 @@ fn origin(text: &str) -> Result<String, String> {
         !scheme.is_empty() && scheme.bytes().all(of_scheme) && is_host
     });
     if is_origin || matches!(text, "*" | "null") {
-        return Ok(text.to_owned());
+        return Ok(without_default_port(text.trim_end_matches('/')).to_owned());
     }
     Err("expected *, null or an origin such as https://example.org".to_owned())
 }
 
-/// Checks the name of a host.
+/// An origin without the port of its scheme, which browsers leave out.
+fn without_default_port(origin: &str) -> &str {
+    let port = match origin.split_once("://") {
+        Some(("https", _)) => ":443",
+        Some(("http", _)) => ":80",
+        _ => return origin,
+    };
+    origin.strip_suffix(port).unwrap_or(origin.trim_end_matches(':'))
+}
+
+/// Checks the name of a host, and removes the dot at its end.
 fn host_name(text: &str) -> Result<String, String> {
     let is_name = !text.contains(':') && Host::read(text).is_some_and(|host| host != Host::Name(""));
-    if is_name { Ok(text.to_owned()) } else { Err("expected a host name without a port".to_owned()) }
+    if is_name {
+        Ok(text.trim_end_matches('.').to_owned())
+    } else {
+        Err("expected a host name without a port".to_owned())
+    }
 }
 
 /// Parses a time of at least a second that clocks can represent.

@@ -33,8 +33,14 @@ fn with_prompt(mut error: Error) -> Error {
     let command = output::command();
     let is_word =
         || matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let lacks_prompt = || {
+        let missing = error.get(ContextKind::InvalidArg);
+        matches!(missing, Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("PROMPT")))
+    };
     let tip = match error.kind() {
-        ErrorKind::MissingRequiredArgument => format!("`{command} run -` reads the prompt from stdin"),
+        ErrorKind::MissingRequiredArgument if lacks_prompt() => {
+            format!("`{command} run -` reads the prompt from stdin")
+        }
         ErrorKind::UnknownArgument if is_word() => {
             format!("a prompt of several words needs quotes: `{command} run \"one two\"`")
         }

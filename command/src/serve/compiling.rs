@@ -156,7 +156,7 @@ impl Compiling {
         let Open { key, question, schema, field } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
         let waiting = self.waiting.enter()?;
-        let closed = |_| Failure::unavailable("no schemas are compiled any more", 1);
+        let closed = |_| Failure::unavailable("the server is not compiling schemas any more", 1);
         let process = self.processes.acquire().await.map_err(closed)?;
         // Another request may have compiled the same meanwhile.
         let known = lock(&self.verdicts).get(key);

@@ -1,7 +1,6 @@
 //! Thread pools for work on the host, so that one kind of work cannot take the threads and processors of another. Each
 //! has a few threads and a limited number of requests that wait for one (`rooms.rs`); more are refused with 503 or 429,
-//! and `Retry-After`.
-//! Replies have threads of their own (`replies.rs`), and `/health` needs none.
+//! and `Retry-After`. Replies have threads of their own (`replies.rs`), and `/health` needs none.
 
 use super::failure::Failure;
 use super::memory::Share;
@@ -35,8 +34,8 @@ pub struct Pools {
 
 impl Pools {
     /// `replies` is the maximum number of replies that run or wait at once, and `limits_clients` whether a client can
-    /// have only half of the places for requests without a reply. A single client may use all places for replies, of
-    /// which others get their share.
+    /// have only half of the places for requests without a reply. A single client may use all places for replies;
+    /// other clients displace its waiting ones (`places.rs`).
     pub fn new(replies: usize, limits_clients: bool) -> Self {
         let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
         let models = Pool::new("read models", (MODELS, replies));

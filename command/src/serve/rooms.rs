@@ -1,5 +1,5 @@
-//! Places for requests that run on the host or wait for that. A client can have half of the places, so that it cannot
-//! keep others out.
+//! Places for requests that run on the host or wait for it. In a shared room a client can have half of the places, so
+//! that it cannot keep others out.
 
 use super::client::{Caller, Request, UnderWay};
 use super::failure::Failure;
@@ -40,7 +40,7 @@ impl Room {
     pub fn enter(&self) -> Result<RoomPlace, Failure> {
         let (each, wait_for) = (self.each, self.wait_for);
         let many = || {
-            let limit = format!("limit {each} for each client, with those that run");
+            let limit = format!("limit {each} per client, including running ones");
             Failure::rate_limited(format!(
                 "too many requests of this client are waiting {wait_for} ({limit}); try again later"
             ))
@@ -85,7 +85,7 @@ mod tests {
         let mut held = vec![enter(&room, 0).await.unwrap(), enter(&room, 0).await.unwrap()];
         let refused = enter(&room, 0).await.err().unwrap();
         assert_eq!((refused.status.as_u16(), refused.retry_after, room.is_full()), (429, Some(1), false));
-        assert!(refused.message.contains("of this client are waiting to be tried (limit 2 for each client"));
+        assert!(refused.message.contains("of this client are waiting to be tried (limit 2 per client"));
         held.push(enter(&room, 1).await.unwrap());
         held.push(enter(&room, 2).await.unwrap());
         let refused = enter(&room, 3).await.err().unwrap();

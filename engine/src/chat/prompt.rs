@@ -25,7 +25,8 @@ pub(crate) struct PromptMaker<'a> {
 }
 
 impl<'a> PromptMaker<'a> {
-    /// For a saved conversation without `begun`, the beginning of the reply. The reply thinks only if that has.
+    /// For a saved conversation from which `begun`, the beginning of the reply, was removed. If there is one, the reply
+    /// has thinking only if `begun` has.
     pub fn new(model: &'a Model, context: usize, chat: &'a ChatState, begun: Option<&'a Message>) -> Self {
         let ChatState { reasoning, tools, template_kwargs, .. } = chat;
         let thinks = |begun: &Message| begun.reasoning_content.as_ref().is_some_and(|thought| !thought.is_empty());

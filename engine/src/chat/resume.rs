@@ -34,7 +34,7 @@ impl Chat {
         #[cfg(not(feature = "schema"))]
         let options = self.options.clone();
         let resumed = self.beginning(true).and_then(|beginning| beginning.resumed(self.session.model(), options))?;
-        Ok(self.check_stop(resumed))
+        Ok(self.continued(resumed))
     }
 
     /// Returns a reply to the current messages that begins with `text`. No event repeats this text, and it is part of
@@ -52,7 +52,7 @@ impl Chat {
         match self.beginning(false).and_then(|beginning| beginning.resumed(self.session.model(), options)) {
             Ok(resumed) => {
                 self.forget_asked(); // this is another reply
-                Ok(self.check_stop(resumed))
+                Ok(self.continued(resumed))
             }
             Err(error) => {
                 self.messages.pop();
@@ -62,7 +62,7 @@ impl Chat {
     }
 
     /// Continues a reply.
-    fn check_stop(&mut self, (task, draft, joins): Resumed) -> Reply<'_> {
+    fn continued(&mut self, (task, draft, joins): Resumed) -> Reply<'_> {
         Reply::resumed(Generation::of(&mut self.session, task), &mut self.messages, draft, joins)
     }
 

@@ -22,9 +22,9 @@ pub enum Gating {
     Softmax,
 }
 
-/// Groups of experts, each of as many consecutive ones. Only the experts of the `used` best groups can be selected. A
-/// group's score is the sum of the two largest score + bias of its experts (DeepSeek-AI, "DeepSeek-V3", 2024, section
-/// 2.1.2, whose nodes are these groups; the two are llama.cpp's `build_moe_ffn`).
+/// Groups of consecutive experts, all of the same size. Only the experts of the `used` best groups can be selected. A
+/// group's score is the sum of the two largest score + bias of its experts, as in llama.cpp's `build_moe_ffn`
+/// (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2, calls the groups nodes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpertGroups {
     /// The number of groups. It divides the number of experts, and each group has at least two.
@@ -152,7 +152,7 @@ impl Routing {
 impl ExpertGroups {
     /// The number of experts that can be selected among `experts`.
     ///
-    /// Fails unless the groups are equally large, have a second best expert, and exist.
+    /// Fails unless all groups have the same size of at least two, and 1 to all of them are used.
     fn experts(&self, op: &'static str, bias: &Weight, experts: usize) -> Result<usize> {
         let Self { count, used } = *self;
         let whole = count > 0 && experts.is_multiple_of(count) && experts / count >= 2;
@@ -160,6 +160,11 @@ impl ExpertGroups {
             return Ok(experts / count * used);
         }
         let (tensor, got) = (bias.name.to_string(), format!("{used} of {count} groups of {experts} experts"));
-        Err(Error::Shape { op, tensor, got, want: "1 to all of groups of two or more".into() })
+        Err(Error::Shape {
+            op,
+            tensor,
+            got,
+            want: "equal groups of at least two experts, 1 to all of them used".into(),
+        })
     }
 }

@@ -314,7 +314,7 @@ impl Keys<'_> {
     }
 
     /// The groups of experts; `None` if all experts can be selected. Notes if the file may have lost its groups. As in
-    /// llama.cpp, several groups need the number of used ones too, and have two experts or more.
+    /// llama.cpp, if there are several groups, the number of used ones is required, and each has at least two experts.
     fn expert_groups(&self, experts: usize, config: &mut Config) -> Result<Option<ExpertGroups>> {
         let key = self.key("expert_group_count");
         let count = match self.file.opt_u32(&key)? {
@@ -341,7 +341,7 @@ impl Keys<'_> {
         Ok((used < count).then_some(ExpertGroups { count, used }))
     }
 
-    /// The number of experts that are selected among `experts`, if they are in groups only among the used ones.
+    /// The number of selected experts, of `experts`; if there are groups, they come only from the used ones.
     fn top_k(&self, experts: usize, groups: Option<ExpertGroups>, layers: Range<usize>) -> Result<usize> {
         let name = "expert_used_count";
         let (most, of) = match groups {

@@ -54,8 +54,8 @@ impl Session {
             let follows = rest.get(count).map_or(Token::Sampled, |next| Token::Known(*next));
             let shape = self.part_shape(rest.len());
             let wanted = if rest.len() == count { self.sequence.sampling.want() } else { Want::Nothing };
-            let go_on_part = &mut |held: usize| check_stop(held - before);
-            if self.feed_part(&rest[..count], (shape, wanted), (fed == 0, Some(follows)), go_on_part)? {
+            let check_part = &mut |held: usize| check_stop(held - before);
+            if self.feed_part(&rest[..count], (shape, wanted), (fed == 0, Some(follows)), check_part)? {
                 fed += count;
                 check_stop(fed)?;
             } // otherwise in smaller parts

@@ -183,7 +183,7 @@ impl PoolState {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
-    /// without an output: after these the sequences have their tokens. Any error from the device.
+    /// without an output: after these the sequences still have their tokens. Any error from the device.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], request: StepRequest<'_>) -> Result<Ticket> {
         let [Row { token: Token::Last, .. }] = request.rows[..] else { return self.run_rows(sequences, request) };
         let Sequence { tokens, confirmed, output, .. } = &*sequences[0];
@@ -196,7 +196,7 @@ impl PoolState {
             // It was to be computed again, and its KV row is still there.
             let sequence = &mut *sequences[0];
             sequence.tokens.push(last);
-            sequence.output = output; // which the device no longer holds
+            sequence.output = output; // whose values the device no longer holds
             if sequence.confirmed == confirmed.min(held - 1) {
                 sequence.confirmed = confirmed;
             }

@@ -18,6 +18,8 @@ pub(super) struct WordEncoder {
     /// The number of tokens of the vocabulary. The ids from here on stand for results of merges, and for bytes, that
     /// have no token.
     tokens: u32,
+    /// Whether a word that is a token is encoded to it, whatever the merges say.
+    ignores_merges: bool,
 }
 
 impl WordEncoder {
@@ -38,9 +40,9 @@ impl WordEncoder {
         let merges = ids.add_merges(&std::mem::take(&mut vocab.merges), &reserved, notices)?;
         // The crate's cache keeps up to 8 KB for each of 10,000 words in every thread that encodes, and a text of
         // random words fills it. Most of GLM's words are single tokens, which are looked up before any cache.
-        let builder = BPE::builder().cache_capacity(0).ignore_merges(family.ignore_merges);
+        let builder = BPE::builder().cache_capacity(0);
         let bpe = builder.vocab_and_merges(ids.ids, merges).build().map_err(|error| failed(error.to_string()))?;
-        Ok(Self { bpe, tokens })
+        Ok(Self { bpe, tokens, ignores_merges: family.ignore_merges })
     }
 
     /// Appends the tokens of a word.
@@ -48,7 +50,14 @@ impl WordEncoder {
     /// # Errors
     /// [`Error::Tokenizer`] if the word has a byte that has no token.
     pub fn encode(&self, word: &str, tokens: &mut Vec<u32>) -> Result<()> {
-        for token in self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))? {
+        let spelt = byte_level::encode(word);
+        // Only a token may stand for a whole word, and not the text of a merge that is no token.
+        let whole = if self.ignores_merges { self.bpe.token_to_id(&spelt) } else { None };
+        if let Some(id) = whole.filter(|id| *id < self.tokens) {
+            tokens.push(id);
+            return Ok(());
+        }
+        for token in self.bpe.tokenize(&spelt).map_err(|error| failed(error.to_string()))? {
             if token.id < self.tokens {
                 tokens.push(token.id);
             } else {

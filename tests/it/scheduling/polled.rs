@@ -372,17 +372,17 @@ fn extended_a_scheduler_is_asked_for_values() {
         #[schemars(range(min = 0, max = 99))]
         sum: u32,
     }
-    let (scheduler, check_stop) = (scheduler(2), Cancel::default());
+    let (scheduler, cancel) = (scheduler(2), Cancel::default());
     let asked = |text: &str| -> ChatState { request(text, 60) };
-    let Sum { sum } = scheduler.ask(asked(SUM), &check_stop).unwrap();
+    let Sum { sum } = scheduler.ask(asked(SUM), &cancel).unwrap();
     assert!(sum <= 99);
     let schema = json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "minItems": 2, "maxItems": 2});
-    let value = scheduler.ask_value(asked(SUM), &schema, &check_stop).unwrap();
+    let value = scheduler.ask_value(asked(SUM), &schema, &cancel).unwrap();
     assert!(value.as_array().is_some_and(|list| list.len() == 2), "{value}");
     let cut = GenerateOptions { max_tokens: Some(2), ..asked(SUM).options };
-    let cut = scheduler.ask_value(ChatState { options: cut, ..asked(SUM) }, &schema, &check_stop);
+    let cut = scheduler.ask_value(ChatState { options: cut, ..asked(SUM) }, &schema, &cancel);
     assert!(matches!(cut, Err(AskError::Unfinished { stop: Stop::Length, .. })), "{cut:?}");
-    check_stop.cancel();
-    let stopped = scheduler.ask::<Sum>(asked(SUM), &check_stop);
+    cancel.cancel();
+    let stopped = scheduler.ask::<Sum>(asked(SUM), &cancel);
     assert!(matches!(stopped, Err(AskError::Unfinished { stop: Stop::Cancelled, .. })), "{stopped:?}");
 }

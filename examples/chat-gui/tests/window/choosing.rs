@@ -77,7 +77,7 @@ fn without_a_hub_the_demonstration_model_is_left() {
     let repo = "tencent/Youtu-LLM-2B-GGUF";
     look(&window, repo);
     let failed = window.wait("the failure", |status| has(status, "offered", repo, "."));
-    assert!(failed["offered"].to_string().contains("Cannot download tencent/Youtu-LLM-2B-GGUF"), "{failed}");
+    assert!(failed["offered"].to_string().contains("Cannot get tencent/Youtu-LLM-2B-GGUF"), "{failed}");
     window.picture("without");
     window.resize(480, 420);
     window.picture("narrow");

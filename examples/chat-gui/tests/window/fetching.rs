@@ -19,7 +19,7 @@ const FIRST: usize = 700_000;
 /// A hub that has a model in one repository, and holds its contents back until they are let go.
 struct Hub {
     server: Server,
-    check_stop: Arc<AtomicBool>,
+    released: Arc<AtomicBool>,
     /// Whether contents are refused.
     refuse: Arc<AtomicBool>,
 }
@@ -27,8 +27,8 @@ struct Hub {
 impl Hub {
     fn start() -> Self {
         let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL), ("demo-Q8_0.gguf", b"<html></html>")]);
-        let (check_stop, refuse) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (release, no) = (check_stop.clone(), refuse.clone());
+        let (released, refuse) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (release, no) = (released.clone(), refuse.clone());
         let server = Server::start(move |request: &Request, _| {
             let mut reply = files.answer_as(REPO, request);
             let of_model =
@@ -41,11 +41,11 @@ impl Hub {
             }
             reply
         });
-        Self { server, check_stop, refuse }
+        Self { server, released, refuse }
     }
 
     fn let_go(&self) {
-        self.check_stop.store(true, Ordering::Relaxed);
+        self.released.store(true, Ordering::Relaxed);
     }
 }
 

@@ -346,10 +346,10 @@ fn types_without_a_value() {
 fn extended_a_value_of_a_schema_in_pieces() {
     let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
     let schema = json!({"type": "array", "items": item, "minItems": 4, "maxItems": 4});
-    let (mut chat, check_stop, stopped) = (chat(), Cancel::default(), Cancel::default());
+    let (mut chat, cancel, stopped) = (chat(), Cancel::default(), Cancel::default());
     stopped.cancel();
     chat.options.max_tokens = Some(4);
-    let mut asked = chat.ask_value("What is seven plus five?", &schema, &check_stop);
+    let mut asked = chat.ask_value("What is seven plus five?", &schema, &cancel);
     let mut pieces = 1;
     while let Err(AskError::Unfinished { text, stop: Stop::Length }) = &asked {
         let before = text.clone();
@@ -358,7 +358,7 @@ fn extended_a_value_of_a_schema_in_pieces() {
             matches!(&now, Err(AskError::Unfinished { text, stop: Stop::Cancelled }) if *text == before),
             "{now:?}"
         );
-        asked = chat.resume_ask_value(&schema, &check_stop);
+        asked = chat.resume_ask_value(&schema, &cancel);
         pieces += 1;
     }
     let list = asked.unwrap();
@@ -368,12 +368,12 @@ fn extended_a_value_of_a_schema_in_pieces() {
 /// A shared conversation can be asked too, but not while a reply is being generated.
 #[test]
 fn a_shared_conversation_is_asked() {
-    let (shared, check_stop) = (SharedChat::new(chat()), Cancel::default());
-    let Sum { sum } = shared.ask("What is seven plus five?", &check_stop).unwrap();
+    let (shared, cancel) = (SharedChat::new(chat()), Cancel::default());
+    let Sum { sum } = shared.ask("What is seven plus five?", &cancel).unwrap();
     assert!(sum <= 99 && shared.messages().len() == 2);
     let mut reply = shared.send("Tell me a story about an owl.");
     assert!(reply.next().is_some());
-    let busy = shared.ask::<Sum>("And?", &check_stop);
+    let busy = shared.ask::<Sum>("And?", &cancel);
     assert!(matches!(&busy, Err(AskError::Failed(Error::ChatInUse))), "{busy:?}");
 }
 

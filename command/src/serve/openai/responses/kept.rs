@@ -245,7 +245,7 @@ pub fn resolve(items: &mut [Item], server: &Server, client: Client, memory: &Sha
     Ok(())
 }
 
-/// A text of JSON whose strings are none, so that the JSON in them is counted.
+/// JSON without quotes and backslashes, so that JSON inside its strings is counted like the rest.
 fn without_quotes(text: &str) -> String {
     text.replace(['"', '\\'], " ")
 }

@@ -37,8 +37,8 @@ pub use kept::KeptResponses;
 const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
 
 /// Why there may be no response with an id, and the remedy.
-const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), it was not to be \
-                        stored (store), or the server was restarted: send the whole conversation as input";
+const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), its request \
+                        had \"store\": false, or the server was restarted: send the whole conversation as input";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {

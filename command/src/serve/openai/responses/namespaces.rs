@@ -44,7 +44,7 @@ fn is_function(tool: &Value) -> bool {
 /// Where a tool has its fields, and the object that has them: the tool itself, or its field `function`, as in chat
 /// completions.
 fn fields<'a>(place: &str, tool: &'a Value) -> (String, &'a Value) {
-    match tool.get("function").filter(|inner| inner.is_object() && tool.get("name").is_none()) {
+    match tool.get("function").filter(|inner| inner.is_object() && tool.get("name").is_none_or(Value::is_null)) {
         Some(inner) => (format!("{place}.function"), inner),
         None => (place.to_owned(), tool),
     }
@@ -205,7 +205,11 @@ impl Namespaces {
 
     fn resolve_one(&self, tool: &mut Value) {
         if let (Some(namespace), Some((_, name))) = (tool.get("namespace").and_then(Value::as_str), named(tool)) {
-            tool["name"] = self.offered(namespace, name).into();
+            let offered = self.offered(namespace, name).into();
+            match tool.get_mut("function").filter(|inner| inner.is_object()) {
+                Some(inner) => inner["name"] = offered,
+                None => tool["name"] = offered,
+            }
         }
     }
 }
