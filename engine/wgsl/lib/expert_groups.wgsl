@@ -1,6 +1,6 @@
-// Only the experts of some groups can be selected: of the EXPERT_GROUPS_USED best of EXPERT_GROUPS groups of consecutive
-// experts, all of the same size. A group's score is the sum of its two best selection scores. Of equal scores, the one
-// of the lower group counts as better.
+// Only the experts of some groups can be selected: of the EXPERT_GROUPS_USED best of EXPERT_GROUPS groups of
+// consecutive experts, all of the same size. A group's score is the sum of its two best selection scores. Of equal
+// scores, the one of the lower group counts as better.
 
 const EXPERTS_OF_GROUP = EXPERTS / EXPERT_GROUPS;
 
