@@ -145,8 +145,8 @@ class Reply:
 
 
 class _Texts(AsyncIterator[str]):
-    """The pieces of an answer. This is not a generator, because the event loop closes a generator only after the code that
-    follows its loop has begun."""
+    """The pieces of an answer. This is not a generator, because the event loop closes a generator only after the code
+    that follows its loop has begun."""
 
     def __init__(self, reply: Reply) -> None:
         self._reply: Reply | None = reply

@@ -203,6 +203,11 @@ mod tests {
         {
             assert!(origin(bad).is_err(), "{bad}");
         }
+        for (given, sent) in
+            [("https://a:443/", "https://a"), ("http://a:80", "http://a"), ("http://a:443", "http://a:443")]
+        {
+            assert_eq!(origin(given).as_deref(), Ok(sent), "browsers leave out the port of the scheme");
+        }
     }
 
     #[test]
@@ -213,6 +218,7 @@ mod tests {
         for bad in ["", "a b", "owl:80", "https://owl", "*.example.org"] {
             assert!(host_name(bad).is_err(), "{bad}");
         }
+        assert_eq!(host_name("owl.example.org.").as_deref(), Ok("owl.example.org"));
     }
 
     #[test]
