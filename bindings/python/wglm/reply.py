@@ -8,7 +8,7 @@ from types import TracebackType
 
 from . import _core
 from ._core import Stats
-from .errors import WglmError, translated
+from .errors import Busy, WglmError, translated
 from .events import Done, Event, Text, Thinking, event_of
 
 
