@@ -347,8 +347,8 @@ impl DiskCache {
     /// Whether nothing is to be stored: for a time, because the disk has failed; at present, because it does not
     /// respond; or never again, because the thread has panicked.
     pub(crate) fn is_failing(&self) -> bool {
-        let Shared { failing, reads, queue, .. } = &*self.owner.shared;
-        failing.is_now() || lock(reads).hang() || queue.is_abandoned()
+        let Shared { failing, reads, .. } = &*self.owner.shared;
+        failing.is_now() || lock(reads).hang() || self.queue().is_some_and(Queue::is_abandoned)
     }
 
     /// Counts pages that were not stored.

@@ -324,8 +324,7 @@ impl<'a> TileProduct<'a> {
         bindings
     }
 
-    /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with the weights of the
-    /// shared experts.
+    /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with `other`.
     pub fn reference(&self, plan: &Builder, operands: Operands) -> (computes::Product, Option<computes::Product>) {
         let which = match self.vectors {
             TileVectors::Batch => MatrixSelection::InTurn,
@@ -341,9 +340,9 @@ impl<'a> TileProduct<'a> {
             left: None,
             errors: Errors { sum: SUMS, halves },
         };
-        let first = usize::from(self.other.is_some()); // of the slots of selected experts
-        let shared = self.other.map(|shared| product(shared, MatrixSelection::InTurn, (0, first)));
-        (product(self.rows, which, (first, self.y.per_row() - first)), shared)
+        let first = usize::from(self.other.is_some()); // `other` has the first vectors
+        let other = self.other.map(|other| product(other, MatrixSelection::InTurn, (0, first)));
+        (product(self.rows, which, (first, self.y.per_row() - first)), other)
     }
 
     /// The tiles of `vectors` vectors and `rows` staged rows: along the vectors, the rows and the stack.

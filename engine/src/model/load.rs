@@ -138,7 +138,13 @@ impl Model {
         loaded.map_err(|error| file.name(error))
     }
 
-    fn loaded(file: &Gguf, gpu: &Gpu, options: &LoadOptions, meter: &Meter, tell: &mut StopCheck<'_>) -> Result<Self> {
+    fn loaded(
+        file: &Gguf,
+        gpu: &Gpu,
+        options: &LoadOptions,
+        meter: &Meter,
+        check_stop: &mut StopCheck<'_>,
+    ) -> Result<Self> {
         let _user = gpu.user();
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
@@ -163,24 +169,24 @@ impl Model {
         .patient(patience.compile);
         let variants = kernels.compiled();
         let loading = Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter };
-        let (text, uploaded) = loading.run(&variants, tell)?;
+        let (text, uploaded) = loading.run(&variants, check_stop)?;
         let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
         meter.expect(LoadStage::Check, WARM_UP + pipelines.missing(&one_token.plan.variants).count() as u64);
         meter.enter(LoadStage::Check);
-        kernels.compile(&pipelines, tell)?;
+        kernels.compile(&pipelines, check_stop)?;
         let patient = &pipelines.through(&gpu.patient(patience.run));
         if !kernels.is_checked() && options.check != Check::Never {
             let (planner, pipelines, weights) = (&planner, patient, &uploaded.buffers);
             let batches = CheckedBatch::at_load(prompt, options.check, all).into_iter().collect();
             let (proven, looked) = (&HashSet::new(), Default::default());
             let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, patience };
-            let settled = kernels.check(&subject, tell);
+            let settled = kernels.check(&subject, check_stop);
             planner.weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
             settled?;
         }
         let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
-        warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), tell)?;
-        tell()?;
+        warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), check_stop)?;
+        check_stop()?;
         let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
         let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
         let subject = kernels.subject().to_owned();
@@ -531,14 +537,14 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     /// Reads the tokenizer and the template, and compiles the kernels, while the weights are uploaded.
-    fn run(&self, variants: &[Variant], tell: &mut StopCheck<'_>) -> Result<(Text, Uploaded)> {
+    fn run(&self, variants: &[Variant], check_stop: &mut StopCheck<'_>) -> Result<(Text, Uploaded)> {
         let Self { file, meter, .. } = *self;
         let mut text = None;
         let compiled = || meter.add(LoadStage::Kernels, 1);
         let missing = self.pipelines.missing(variants);
         meter.expect(LoadStage::Weights, self.weights.table.bytes());
         meter.expect(LoadStage::Kernels, missing.count() as u64);
-        tell()?;
+        check_stop()?;
         let mut jobs = missing.jobs(&compiled);
         jobs.insert(
             0,
@@ -552,7 +558,7 @@ impl Loading<'_> {
             meter.enter(LoadStage::Kernels);
             Ok(uploaded)
         };
-        let uploaded = work(LOADING, jobs, uploading, tell)?;
+        let uploaded = work(LOADING, jobs, uploading, check_stop)?;
         Ok((text.ok_or(Error::Worker { doing: "reading the tokenizer" })?, uploaded))
     }
 }

@@ -185,16 +185,15 @@ impl ModelWeights {
         }
     }
 
-    /// A notice about tensors that are not used, although they may change what the model should compute. Not mentioned
-    /// are the tensors of a multi-token-prediction block, which may be left out, and those that are known to change
-    /// nothing.
+    /// A notice about tensors that are not used, although they may change what the model should compute. It leaves out
+    /// the tensors of a multi-token-prediction block, which may be unused, and those that are known to change nothing.
     pub fn notice_of_unknown(&self, config: &Config) -> Option<String> {
         let blocks = config.layers..config.layers + config.draft_blocks;
         let is_of_block = |name: &str| {
             let index = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
             index.is_some_and(|index: usize| blocks.contains(&index))
         };
-        let changes_angles = |name: &str| self.table.files().iter().take(1).any(|file| changes_angles(file, name));
+        let changes_angles = |name: &str| self.table.files().first().is_some_and(|file| changes_angles(file, name));
         let is_known = |name: &str| name.ends_with(ABSORBED) || name.ends_with(ANGLES) && !changes_angles(name);
         let unknown: Vec<_> = self.table.unused().filter(|name| !is_of_block(name) && !is_known(name)).collect();
         let (first, count) = (unknown.first()?, unknown.len());

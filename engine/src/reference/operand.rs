@@ -28,7 +28,7 @@ impl Operand {
     /// The number of vectors of a token. Each is the input of the same number of the output's.
     pub(super) fn stacks(&self) -> usize {
         match self {
-            Self::Vectors(seen) => seen.x.per_row(),
+            Self::Vectors(input) => input.x.per_row(),
             Self::Merged(merged, _) => merged.heads,
         }
     }
@@ -36,7 +36,7 @@ impl Operand {
     /// The first `columns` values of a vector.
     pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
         match self {
-            Self::Vectors(seen) => seen.vector(probe, token, stack, columns),
+            Self::Vectors(input) => input.vector(probe, token, stack, columns),
             Self::Merged(merged, arithmetic) => {
                 let values: Vec<f64> =
                     merged.vector(probe, token, stack)?.into_iter().map(|(value, _)| value).collect();
@@ -53,15 +53,15 @@ impl Vector {
         if arithmetic == Arithmetic::Float {
             return Self { values, steps: vec![] };
         }
-        let mut seen = Self { values: Vec::with_capacity(values.len()), steps: Vec::with_capacity(values.len()) };
+        let mut vector = Self { values: Vec::with_capacity(values.len()), steps: Vec::with_capacity(values.len()) };
         for half in values.chunks(HALF) {
             let step = half.iter().fold(0f64, |most, v| most.max(v.abs())) / 127.0;
             let between = |v: &f64| ((v / step).abs().fract() - 0.5).abs() <= 127.0 * error;
             let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
-            seen.values.extend(half.iter().map(|v| (v * inverse).round_ties_even() * step));
-            seen.steps.extend(half.iter().map(|v| if between(v) { step } else { 0.0 }));
+            vector.values.extend(half.iter().map(|v| (v * inverse).round_ties_even() * step));
+            vector.steps.extend(half.iter().map(|v| if between(v) { step } else { 0.0 }));
         }
-        seen
+        vector
     }
 }
 

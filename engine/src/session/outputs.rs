@@ -4,7 +4,6 @@ use super::owners::Values;
 use super::plans::PlanKey;
 use super::pool_state::PoolState;
 use super::sequence::Sequence;
-use super::step::{StepRequest, Token};
 use super::{Session, heeding};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -300,7 +299,7 @@ impl PoolState {
         self.check_output(sequence)?;
         if self.held(sequence) == Values::Gone {
             let want = sequence.sampling.want();
-            self.run(&mut [&mut *sequence], StepRequest::row(Token::Last, want))?;
+            self.run_last(sequence, want)?;
         }
         Ok(self.held(sequence))
     }

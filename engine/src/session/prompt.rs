@@ -84,7 +84,7 @@ impl Session {
         }
         let (mut state, sequence) = self.enter()?;
         let want = sequence.sampling.want();
-        state.run(&mut [sequence], StepRequest::row(Token::Last, want)).map(|_| true)
+        state.run_last(sequence, want).map(|()| true)
     }
 
     /// Feeds a part of a prompt with the plan of a shape, or a single token with the `wanted` output. `idle` says that

@@ -10,7 +10,7 @@
 
 use super::Session;
 use super::owners::Values;
-use super::step::{StepRequest, Token, Want, known};
+use super::step::{Want, known};
 use super::token_counts::TokenCounts;
 use crate::error::{Error, Result};
 use crate::kernels::{Adjustment, Penalties, Sampling, mask_words};
@@ -118,7 +118,7 @@ impl Session {
         sequence.output = sequence.output.filter(|output| !matches!(output.values, Values::Row { .. }));
         let again = state.held(sequence) == Values::Gone;
         let want = if again { sequence.sampling.want() } else { Want::Sample(None) };
-        state.run(&mut [sequence], StepRequest::row(Token::Last, want))?;
+        state.run_last(sequence, want)?;
         Ok(seed)
     }
 
@@ -176,7 +176,7 @@ impl Session {
         }
         let (mut state, sequence) = self.enter()?;
         state.check_output(sequence)?;
-        state.run(&mut [&mut *sequence], StepRequest::row(Token::Last, Want::Sample(Some(mask))))?;
+        state.run_last(sequence, Want::Sample(Some(mask)))?;
         let [sampled, ..] = state.newest(sequence)?;
         known(sampled)
     }

@@ -183,28 +183,8 @@ impl PoolState {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
-    /// without an output: after these the sequences still have their tokens. Any error from the device.
-    pub fn run(&mut self, sequences: &mut [&mut Sequence], request: StepRequest<'_>) -> Result<Ticket> {
-        let [Row { token: Token::Last, .. }] = request.rows[..] else { return self.run_rows(sequences, request) };
-        let Sequence { tokens, confirmed, output, .. } = &*sequences[0];
-        let (held, last, confirmed, output) = (tokens.len(), tokens.last().copied(), *confirmed, *output);
-        let ran = self.run_rows(sequences, request);
-        if let (Some(last), Err(error)) = (last, &ran)
-            && !matches!(error, Error::NoResult)
-            && sequences[0].tokens.len() + 1 == held
-        {
-            // It was to be computed again, and its KV row is still there.
-            let sequence = &mut *sequences[0];
-            sequence.tokens.push(last);
-            sequence.output = output; // whose values the device no longer holds
-            if sequence.confirmed == confirmed.min(held - 1) {
-                sequence.confirmed = confirmed;
-            }
-        }
-        ran
-    }
-
-    fn run_rows(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
+    /// without an output: after these the sequences are unchanged. Any error from the device.
+    pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
         let batch = match self.write(sequences, &mut request) {
             Err(error @ Error::DeviceLost { .. }) => {
                 sequences.iter_mut().for_each(|sequence| sequence.output = None);
@@ -400,6 +380,26 @@ impl PoolState {
         Ok(())
     }
 
+    /// Computes what is wanted of the last token of a sequence. If its values are gone, the token is computed again; if
+    /// that fails, the sequence keeps it.
+    ///
+    /// # Errors
+    /// See [`PoolState::run`].
+    pub fn run_last(&mut self, sequence: &mut Sequence, want: Want<'_>) -> Result<()> {
+        let Sequence { tokens, confirmed, output, .. } = &*sequence;
+        let (held, last, confirmed, output) = (tokens.len(), tokens.last().copied(), *confirmed, *output);
+        let ran = self.run(&mut [&mut *sequence], StepRequest::row(Token::Last, want)).map(drop);
+        let is_cut = sequence.tokens.len() + 1 == held && !matches!(ran, Err(Error::NoResult));
+        if let (Err(_), Some(last), true) = (&ran, last, is_cut) {
+            sequence.tokens.push(last); // its KV row is still there
+            sequence.output = output; // whose values the device no longer holds
+            if sequence.confirmed == confirmed.min(held - 1) {
+                sequence.confirmed = confirmed;
+            }
+        }
+        ran
+    }
+
     /// Samples after the last token of a sequence, from all tokens, if that was left for later.
     ///
     /// # Errors
@@ -409,7 +409,7 @@ impl PoolState {
         if sequence.is_sampled() {
             return Ok(());
         }
-        self.run(&mut [sequence], StepRequest::row(Token::Last, Want::Sample(None))).map(drop)
+        self.run_last(sequence, Want::Sample(None))
     }
 
     /// An error for a sequence of whose last token no logits were computed.

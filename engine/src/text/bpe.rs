@@ -113,7 +113,7 @@ impl Spellings {
         let in_texts: Vec<u8> = absent.into_iter().filter(|byte| is_in_utf8(*byte)).collect();
         let (first, count) = (in_texts.first()?, in_texts.len());
         Some(format!(
-            "the vocabulary has no tokens for {count} of the 256 bytes (the first is {first:#04x}): a text with one of \
+            "the vocabulary has no tokens for {count} of the 243 bytes of UTF-8 (the first is {first:#04x}): a text with one of \
              them, outside of longer tokens, is refused"
         ))
     }
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(encode(&known, "aba").unwrap(), [2, 0]);
         let error = encode(&known, "ac").unwrap_err().to_string();
         assert!(error.contains("0x63") && error.contains("\"ac\""), "{error}");
-        assert!(notices.len() == 1 && notices[0].contains("241 of the 256"), "{notices:?}");
+        assert!(notices.len() == 1 && notices[0].contains("241 of the 243"), "{notices:?}");
     }
 
     /// A text between two merges that is no token leads to one that is.

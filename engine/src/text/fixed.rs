@@ -1,4 +1,4 @@
-//! Which keys and values of a template's input belong to its form, and are not given freely.
+//! Which keys and values of a template's input are fixed by its format, and not chosen by a user or a model.
 //!
 //! A template looks for them, as in `message.tool_calls` and `message.role == 'user'`, so nothing may be added to them.
 //! They come from the lists below, so nobody can put a token's name there.
@@ -38,7 +38,8 @@ impl<'a> Place<'a> {
             (Self::Named, _) => Self::Known(""),
             (
                 Self::Known(_),
-                "$defs" | "definitions" | "dependentRequired" | "dependentSchemas" | "patternProperties" | "properties",
+                "$defs" | "definitions" | "dependencies" | "dependentRequired" | "dependentSchemas"
+                | "patternProperties" | "properties",
             ) => Self::Named,
             (Self::Known(_), key) => Self::Known(key),
         }
@@ -214,6 +215,7 @@ mod tests {
         assert!(!arguments.fixes_key("type") && !arguments.under("type").fixes_value("string"));
         let schema = function.under("parameters");
         assert!(schema.fixes_key("properties") && schema.under("type").fixes_value("object"));
+        assert!(!schema.under("dependencies").fixes_key("type"));
         let properties = schema.under("properties");
         assert!(!properties.fixes_key("type") && properties.under("type").fixes_key("type"));
         assert!(!properties.under("type").fixes_value("string") && !schema.under("enum").fixes_value("string"));

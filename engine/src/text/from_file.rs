@@ -24,11 +24,8 @@ impl Vocab {
         let types = file.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default();
         let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or(pretokenizer::UNNAMED);
         // As in llama.cpp, this vocabulary alone may be without merges.
-        let merges = match file.opt_strings("tokenizer.ggml.merges")? {
-            None if pre == "kimi-k2" => Vec::new(),
-            None => file.strings("tokenizer.ggml.merges")?,
-            Some(merges) => merges,
-        };
+        let key = "tokenizer.ggml.merges";
+        let merges = if pre == "kimi-k2" { file.opt_strings(key)?.unwrap_or_default() } else { file.strings(key)? };
         let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
         let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
         let ends = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];

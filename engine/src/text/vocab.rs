@@ -87,7 +87,7 @@ pub struct Vocab {
 }
 
 impl Vocab {
-    /// Returns an error if the tables are inconsistent, and fills in absent types.
+    /// Returns an error if the tables are inconsistent. Fills in absent types, and drops those beyond the last token.
     pub(super) fn check(&mut self) -> Result<()> {
         let tokens = self.tokens.len();
         if tokens == 0 {

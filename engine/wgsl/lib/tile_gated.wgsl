@@ -7,7 +7,7 @@ fn matrix_row(tile: Tile, r: u32) -> u32 {
     return staged / (2u * SIDE) * SIDE + staged % SIDE;
 }
 
-// A value of the output. HALVED: the next product may multiply f16.
+// A value of the output. LIMIT_TO_F16: the next product may multiply f16.
 fn gated(v: f32) -> f32 {
     return select(v, in_half_range(vec4<f32>(v)).x, LIMIT_TO_F16);
 }

@@ -32,19 +32,19 @@ fn main(i: Invocation) {
         return;
     }
     let is_hidden = i.workgroup.x == 1u;
-    // Each half evaluates the loads of both, and the two buffers have different sizes.
-    let embedded = row * params.embedding_pitch;
-    let predicted = hidden_of(row);
+    // `select` evaluates both loads, so each index must be valid in its own buffer.
+    let embedding_at = row * params.embedding_pitch;
+    let hidden_at = hidden_of(row);
     var squares = 0.0;
     for (var k = i.local; k < params.width; k += WORKGROUP) {
-        let value = select(embedding[embedded + k], hidden[predicted + k], is_hidden);
+        let value = select(embedding[embedding_at + k], hidden[hidden_at + k], is_hidden);
         squares += value * value;
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
     let scale = inverseSqrt(mean + params.epsilon);
     let to = row * params.y_pitch + select(0u, params.width, is_hidden);
     for (var k = i.local; k < params.width; k += WORKGROUP) {
-        let value = select(embedding[embedded + k], hidden[predicted + k], is_hidden);
+        let value = select(embedding[embedding_at + k], hidden[hidden_at + k], is_hidden);
         y[to + k] = value * scale * select(embedding_norm[k], hidden_norm[k], is_hidden);
     }
 }

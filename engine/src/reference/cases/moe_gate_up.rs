@@ -11,8 +11,8 @@ use crate::reference::{Case, CaseBuilder};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum By {
     Workgroups,
-    /// In every workgroup, among those of some groups.
-    Groups,
+    /// Like `Workgroups`, but only among the experts of the best groups.
+    WorkgroupsWithinGroups,
     Route,
     /// In the step `route`, and the input was rounded to bytes by a previous step.
     Grouped,
@@ -28,7 +28,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         case(&by_turns(target, i, tokens), by, formats[i], [45, rows.0, rows.1], (tokens, tokens))
     };
     let every = (0..formats.len()).map(|i| case(By::Workgroups, i));
-    every.chain((0..5).map(|i| case(By::Route, i))).chain((0..5).map(|i| case(By::Groups, i))).collect()
+    every.chain((0..5).map(|i| case(By::Route, i))).chain((0..5).map(|i| case(By::WorkgroupsWithinGroups, i))).collect()
 }
 
 /// A case of at least `columns` columns, and of `count` tokens in a batch of up to `tokens`.
@@ -41,7 +41,7 @@ pub(super) fn case(
 ) -> Result<Case> {
     let columns = formats.iter().fold(columns, |columns, quant| columns_for(quant, columns));
     let (shape, shared) = ([columns, rows, 6], [columns, shared_rows, 1]);
-    let groups = (by == By::Groups).then_some(ExpertGroups { count: 3, used: 2 });
+    let groups = (by == By::WorkgroupsWithinGroups).then_some(ExpertGroups { count: 3, used: 2 });
     let routing = Routing { gating: Gating::Sigmoid, top_k: 3, groups, normalise: true, scale: 1.8 };
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);
     if count < tokens {
@@ -52,14 +52,14 @@ pub(super) fn case(
     let made = (0..4).map(|i| case.weight(names[i], formats[i], shapes[i])).collect::<Result<Vec<_>>>()?;
     let x = match by {
         By::Grouped => case.normed_rounded_input("x", [columns, tokens])?,
-        By::Workgroups | By::Groups | By::Route => case.normed_input("x", [columns, tokens])?,
+        By::Workgroups | By::WorkgroupsWithinGroups | By::Route => case.normed_input("x", [columns, tokens])?,
     };
     let logits = case.input("logits", [shape[2], tokens]);
     let bias = case.vector("bias", shape[2])?;
     let weights = GateUp { gate: &made[0], up: &made[1], shared_gate: &made[2], shared_up: &made[3] };
     let router = Router { logits: logits.into(), bias: &bias, routing };
     let routed = match by {
-        By::Workgroups | By::Groups => None,
+        By::Workgroups | By::WorkgroupsWithinGroups => None,
         By::Route | By::Grouped => Some(case.plan.route("route", router.logits, router.bias, routing)?),
     };
     let selection = routed.as_ref().map_or(Selection::Each(&router), Selection::Made);

@@ -15,9 +15,9 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let mut cases = mul_mm::cases(&target)?;
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
-    let limit_to_f16 = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
-    cases.extend(limit_to_f16.map(|quant| mul_mm::beyond_half(&target, quant, 64)).transpose()?);
-    cases.extend(limit_to_f16.map(|quant| stored_directly(&target, quant)).transpose()?);
+    let in_half = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
+    cases.extend(in_half.map(|quant| mul_mm::beyond_half(&target, quant, 64)).transpose()?);
+    cases.extend(in_half.map(|quant| stored_directly(&target, quant)).transpose()?);
     Ok(cases)
 }
 

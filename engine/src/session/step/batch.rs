@@ -35,11 +35,12 @@ impl PoolState {
     /// Prepares a step and writes its batch. The previous content of the buffers that it uses is lost.
     pub fn write(&mut self, sequences: &mut [&mut Sequence], request: &mut StepRequest<'_>) -> Result<Batch> {
         let plan = self.plan_for(sequences, request);
-        // The block's drafts have to fit the context too.
-        let held = |of: usize| sequences[of].tokens.len() + request.rows_of(of).1;
-        let deepest = (0..sequences.len()).filter(|of| request.makes(*of) > 0).map(held).max();
-        let left = self.cache.context.saturating_sub(deepest.unwrap_or_default());
-        request.drafts = request.drafts.min(left);
+        if request.drafts > 0 {
+            // They have to fit the context too.
+            let held = |of: usize| sequences[of].tokens.len() + request.rows_of(of).1;
+            let deepest = (0..sequences.len()).filter(|of| request.makes(*of) > 0).map(held).max();
+            request.drafts = request.drafts.min(self.cache.context.saturating_sub(deepest.unwrap_or_default()));
+        }
         for (of, sequence) in sequences.iter_mut().enumerate() {
             self.make_ready(sequence, of, request)?;
         }

@@ -1,7 +1,7 @@
 //! Parts of prompts take several short submissions, so that other users of the GPU get their turns.
 
 use super::batch::Batch;
-use super::{PoolState, StepRequest, Token};
+use super::{PoolState, Token};
 use crate::error::{Error, Result};
 use crate::model::{BatchShape, DraftInputs, Outputs};
 use crate::plan::RowHeader;
@@ -120,7 +120,7 @@ impl PoolState {
     /// Computes the head for the last token of a sequence. Returns the name of the token that is sampled after it.
     fn sample_last(&mut self, sequence: &mut Sequence) -> Result<u32> {
         let want = sequence.sampling.want();
-        self.run(&mut [&mut *sequence], StepRequest::row(Token::Last, want))?;
+        self.run_last(sequence, want)?;
         sequence.block.forget_states(sequence.tokens.len() - 1);
         Ok(RowHeader::sampled(sequence.index))
     }
