@@ -5,7 +5,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use wgpu::{Features, Limits};
 
 /// The limits that kernels need on every device: the name of each, how to read it, and its smallest value. WebGPU
@@ -135,7 +135,7 @@ impl Gpu {
         tracing::info!(adapter = report.name, backend = report.backend.name(), ?capabilities, "opened the GPU");
         let meter = Arc::new(MemoryMeter::up_to(options.memory_limit));
         let (options, counts, before) = (options.clone(), Counts::default(), Before::default());
-        let (drops_work, users, pipelines) = (AtomicBool::default(), AtomicUsize::default(), Arc::default());
+        let (drops_work, pipelines) = (AtomicBool::default(), Arc::default());
         let shared = OpenDevice {
             device,
             queue,
@@ -148,7 +148,6 @@ impl Gpu {
             before,
             gate: Arc::default(),
             drops_work,
-            users,
             pipelines,
         };
         Ok(Self { shared: Arc::new(shared), patience: None })

@@ -35,7 +35,6 @@ pub use pause::Pause;
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub(crate) use slot::{PipelineSlot, PipelineSlots};
 pub use staging::{Mapped, StagedCopy, Staging};
-pub(crate) use wait::DeviceUser;
 pub use work::Work;
 
 use crate::error::{Error, Result};
@@ -43,7 +42,7 @@ use errors::Failures;
 use meter::MemoryMeter;
 use pause::Gate;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use work::{Before, Counts};
 
@@ -193,8 +192,6 @@ struct OpenDevice {
     gate: Arc<Gate>,
     /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
-    /// How many loads and pools use the device: see [`Gpu::user`].
-    users: AtomicUsize,
     /// The pipelines that all models on the device share.
     pipelines: Arc<PipelineSlots>,
 }

@@ -116,7 +116,7 @@ impl Staging {
         })?;
         // A failure shows in `get_mapped_range_mut`.
         gpu.attempt("staging data", 0, |_| self.raw.map_async(MapMode::Write, .., |_| {}))?;
-        Ok(self.copied.insert(gpu.beside_others(submission)).clone()) // each thread waits for its own
+        Ok(self.copied.insert(submission).clone()) // each thread waits for its own
     }
 
     /// Waits until all copies are done.

@@ -10,14 +10,13 @@
 //! On Metal, waiting inside a poll has another danger if other threads submit meanwhile. wgpu-hal 30 removes finished
 //! command buffers from its list and then adds the new one (`Queue::submit` calls `Fence::maintain`, then `push`). If
 //! the list is empty in between, and the callback of the awaited command buffer has not run yet, `Device::wait` reports
-//! a lost device, and wgpu-core makes that loss final. So on Metal the threads of an upload, which submit and wait at
-//! the same time, do not wait inside a poll, and nothing else does while several pools or loads use the device. Within
-//! a pool, one session computes at a time.
+//! a lost device, and wgpu-core makes that loss final. So on Metal nothing waits inside a poll: the threads of an
+//! upload, several models and several pools submit and wait at the same time.
 //!
 //! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
 //! of one of them and its check of the queue ("If the queue is empty, the current submission index …").
 
-use super::{Backend, Gpu, OpenDevice, Submission};
+use super::{Backend, Gpu, Submission};
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -53,15 +52,6 @@ impl Done {
     }
 }
 
-/// A load or a pool that uses a device.
-pub(crate) struct DeviceUser(Arc<OpenDevice>);
-
-impl Drop for DeviceUser {
-    fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Gpu {
     /// A handle to the same device that waits at most this long for work that was submitted through it.
     pub(crate) fn patient(&self, patience: Duration) -> Self {
@@ -77,24 +67,10 @@ impl Gpu {
         }
     }
 
-    /// Counts a load or a pool that uses the device, until the result is dropped. Its work may run on a thread of its
-    /// own.
-    pub(crate) fn user(&self) -> DeviceUser {
-        self.shared.users.fetch_add(1, Ordering::Relaxed);
-        DeviceUser(self.shared.clone())
-    }
-
     /// Requests a callback for the end of the last submission, if nothing should wait inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
-        let is_shared = self.report().backend == Backend::Metal && self.shared.users.load(Ordering::Relaxed) > 1;
-        (!self.is_ours() || self.patience.is_some() || is_shared).then(|| Done::of(&self.shared.queue))
-    }
-
-    /// Makes a submission one that a thread can wait for while others submit.
-    pub(super) fn beside_others(&self, submission: Submission) -> Submission {
-        let done =
-            submission.done.or_else(|| (self.report().backend == Backend::Metal).then(|| Done::of(&self.shared.queue)));
-        Submission { done, ..submission }
+        let polls = !self.is_ours() || self.patience.is_some() || self.report().backend == Backend::Metal;
+        polls.then(|| Done::of(&self.shared.queue))
     }
 
     /// Polls a destroyed device until its queue is empty, when it releases its resources.

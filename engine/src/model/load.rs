@@ -145,7 +145,6 @@ impl Model {
         meter: &Meter,
         check_stop: &mut StopCheck<'_>,
     ) -> Result<Self> {
-        let _user = gpu.user();
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let cache = options.cache_for(&config);
