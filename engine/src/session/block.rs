@@ -9,6 +9,7 @@
 use super::plans::SharedBuffers;
 use super::pool_state::PoolState;
 use super::sequence::Sequence;
+use super::step::unless_too_large;
 use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::kernels::{DRAFTING, KEPT_ROWS, VERIFIED_ROWS};
@@ -175,10 +176,19 @@ impl PoolState {
     pub fn reserve_states(&mut self, sequence: &mut Sequence, count: usize, next: Option<u32>) -> Result<()> {
         let pending = sequence.block.pending(sequence.tokens.len());
         if self.uses_block(sequence) && pending.len() + count > KEPT_ROWS {
-            self.catch_up(&mut [sequence], next)
+            self.catch_up_if_possible(sequence, next)
         } else {
             Ok(())
         }
+    }
+
+    /// The same as [`PoolState::catch_up`] for one sequence, but if there is no memory for the block, its rows stay
+    /// missing, and drafts are worse.
+    pub fn catch_up_if_possible(&mut self, sequence: &mut Sequence, next: Option<u32>) -> Result<()> {
+        if !unless_too_large(self.catch_up(&mut [&mut *sequence], next))? {
+            sequence.block.forget_states(sequence.tokens.len());
+        }
+        Ok(())
     }
 
     /// Computes the missing rows of the block. `next` is the token after the last one of each sequence; `None` for the

@@ -7,7 +7,7 @@ use super::plans::Plans;
 use super::sequence::Sequence;
 use super::submissions::Submissions;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferCopy, BufferRange, BufferUse, DeviceUser, Fetch};
+use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
 use crate::kernels::Sampling;
 use crate::model::{BatchWriter, CacheShape, Model};
 use crate::plan::PAGE;
@@ -29,7 +29,6 @@ pub(super) struct PoolState {
     sequences: Vec<bool>,
     /// How often work was lost.
     losses: u64,
-    _user: DeviceUser,
 }
 
 impl PoolState {
@@ -49,7 +48,6 @@ impl PoolState {
             drafter: CommonDrafter::new(gpu.report().is_software()),
             sequences: vec![false; sessions],
             losses: 0,
-            _user: gpu.user(),
         })
     }
 
@@ -110,7 +108,6 @@ impl PoolState {
         sequence.cut(length);
         let pages = length.div_ceil(PAGE).min(sequence.pages.len());
         self.pages.release(sequence.pages.drain(pages..));
-        sequence.offered = sequence.offered.min(length / PAGE);
     }
 
     /// Records that work was lost. The content of the cache is unknown for tokens that no result has confirmed; each
@@ -179,7 +176,8 @@ impl PoolState {
     /// copied, and tokens on that page are not confirmed until the next result.
     ///
     /// # Errors
-    /// [`Error::PoolFull`]; any error from the device. The sequence is then unchanged.
+    /// [`Error::PoolFull`]; any error from the device. The sequence is then unchanged, except after
+    /// [`Error::NoResult`].
     pub fn reach(&mut self, sequence: &mut Sequence, count: usize) -> Result<()> {
         let (length, last) = (sequence.tokens.len(), (sequence.tokens.len() + count).div_ceil(PAGE));
         let first = length / PAGE;
@@ -201,6 +199,7 @@ impl PoolState {
         // With the next row, which is there if the last token is computed again.
         let rows = length % PAGE + 1;
         let copied = shared.zip(own.first()).map_or(Ok(()), |(from, to)| self.copy_page(from, *to, rows));
+        let copied = self.or_rewound(&mut [&mut *sequence], copied);
         let listed = copied.and_then(|()| self.list_pages(sequence, first, &pages));
         if listed.is_err() {
             self.pages.release(taken);

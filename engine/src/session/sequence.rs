@@ -4,7 +4,7 @@ use super::block::BlockState;
 use super::owners::{Output, Values};
 use super::pages::Before;
 use super::sampling::SamplingState;
-use crate::plan::RowHeader;
+use crate::plan::{PAGE, RowHeader};
 use crate::speculate::Lookup;
 
 /// A sequence of tokens in a pool.
@@ -90,6 +90,7 @@ impl Sequence {
         self.sampling.recent.truncate(&self.tokens, length);
         self.tokens.truncate(length);
         self.confirmed = self.confirmed.min(length);
+        self.offered = self.offered.min(length / PAGE);
         (self.sampled, self.output) = (None, None);
     }
 }

@@ -52,7 +52,7 @@ mod part;
 
 pub use batch::Batch;
 pub use part::Part;
-use part::unless_too_large;
+pub use part::unless_too_large;
 
 use super::block::Continued;
 use super::owners::{Output, Values};
@@ -64,7 +64,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Buffer, BufferCopy, BufferRange};
 use crate::kernels::NO_TOKEN;
 use crate::model::{BatchPlan, BatchShape};
-use crate::plan::{PAGE, Plan, RowHeader, Tensor};
+use crate::plan::{Plan, RowHeader, Tensor};
 
 /// The work of a step.
 pub struct StepRequest<'a> {
@@ -312,7 +312,7 @@ impl PoolState {
     }
 
     /// If the result is that work was lost, removes the tokens that no result has confirmed.
-    fn or_rewound<T>(&mut self, sequences: &mut [&mut Sequence], result: Result<T>) -> Result<T> {
+    pub fn or_rewound<T>(&mut self, sequences: &mut [&mut Sequence], result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
             self.lose();
             for sequence in sequences {
@@ -430,9 +430,7 @@ impl PoolState {
     fn bring_last(&mut self, sequence: &mut Sequence) -> Result<Token> {
         match (self.held(sequence), sequence.tokens.last()) {
             (Values::Gone, Some(&last)) => {
-                let length = sequence.tokens.len() - 1;
-                sequence.cut(length); // without releasing its page
-                sequence.offered = sequence.offered.min(length / PAGE);
+                sequence.cut(sequence.tokens.len() - 1); // without releasing its page
                 return Ok(Token::Known(last));
             }
             (Values::StateRow { shape, row }, _) => {

@@ -37,8 +37,8 @@ impl PoolState {
         let plan = self.plan_for(sequences, request);
         if request.drafts > 0 {
             // They have to fit the context too.
-            let held = |of: usize| sequences[of].tokens.len() + request.rows_of(of).1;
-            let deepest = (0..sequences.len()).filter(|of| request.makes(*of) > 0).map(held).max();
+            let end = |of: usize| sequences[of].tokens.len() + request.rows_of(of).1;
+            let deepest = (0..sequences.len()).filter(|of| request.makes(*of) > 0).map(end).max();
             request.drafts = request.drafts.min(self.cache.context.saturating_sub(deepest.unwrap_or_default()));
         }
         for (of, sequence) in sequences.iter_mut().enumerate() {
@@ -112,7 +112,7 @@ impl PoolState {
             sequence.forget_sampled();
         }
         if follows && self.uses_block(sequence) {
-            self.catch_up(&mut [&mut *sequence], known)?;
+            self.catch_up_if_possible(sequence, known)?;
         } else if few && count > 0 && made == 0 {
             self.reserve_states(sequence, count, known)?;
         }

@@ -127,7 +127,7 @@ impl PoolState {
 }
 
 /// Whether the block has computed something. If there is no memory for that, the drafts are worse, or there are none.
-pub(super) fn unless_too_large(computed: Result<()>) -> Result<bool> {
+pub fn unless_too_large(computed: Result<()>) -> Result<bool> {
     match computed {
         Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) => Ok(false),
         computed => computed.map(|()| true),
