@@ -74,12 +74,12 @@ pub fn set_exit_message(say: impl FnOnce() + Send + 'static) {
 /// Prints something instead of the exit message. If the process is already ending, this does not return.
 pub fn instead_of_exit_message<T>(say: impl FnOnce() -> T) -> T {
     loop {
-        let mut words = exit_message();
-        if !matches!(*words, ExitMessage::Said) {
-            *words = ExitMessage::Replaced;
+        let mut message = exit_message();
+        if !matches!(*message, ExitMessage::Said) {
+            *message = ExitMessage::Replaced;
             break;
         }
-        drop(words);
+        drop(message);
         std::thread::park();
     }
     let said = say();
@@ -90,15 +90,15 @@ pub fn instead_of_exit_message<T>(say: impl FnOnce() -> T) -> T {
 /// Ends the process, after the exit message. Another thread prints it, because its reader may not read it.
 fn leave() -> ! {
     let start = Instant::now();
-    let words = loop {
-        let mut words = exit_message();
-        if !matches!(*words, ExitMessage::Replaced) || start.elapsed() >= PATIENCE {
-            break std::mem::replace(&mut *words, ExitMessage::Said);
+    let message = loop {
+        let mut message = exit_message();
+        if !matches!(*message, ExitMessage::Replaced) || start.elapsed() >= PATIENCE {
+            break std::mem::replace(&mut *message, ExitMessage::Said);
         }
-        drop(words);
+        drop(message);
         std::thread::sleep(Duration::from_millis(5));
     };
-    if let ExitMessage::Waiting(say) = words {
+    if let ExitMessage::Waiting(say) = message {
         let (said, ended) = std::sync::mpsc::channel();
         let saying = std::thread::Builder::new().spawn(move || {
             say();

@@ -84,14 +84,8 @@ class Reply:
 
     def result(self) -> str:
         """Waits for the end of the reply, and returns the whole answer. An exception meanwhile ends the reply."""
-        try:
-            for _ in self:
-                pass
-        except Busy:
-            raise  # another call waits for its events
-        except BaseException:
-            self.close()
-            raise
+        for _ in self.texts():
+            pass
         return self.text
 
     async def result_async(self) -> str:

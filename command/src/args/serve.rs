@@ -110,7 +110,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_connections: usize,
     /// Maximum connections from one address, and maximum simultaneous requests with one key; 0 for no limit, such as
-    /// behind a proxy [default: half of --max-connections]
+    /// behind a proxy. Unless it is 0, a client also has at most half of the places for schemas and for requests
+    /// without a reply [default: half of --max-connections]
     #[arg(long, value_name = "N", value_parser = number, help_heading = LIMITS)]
     pub max_per_client: Option<usize>,
     /// Let the model think before it answers, unless a request says otherwise

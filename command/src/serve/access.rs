@@ -116,7 +116,7 @@ impl Access {
     }
 
     fn allows(&self, origin: &str) -> bool {
-        self.origins.iter().any(|allowed| allowed == "*" || allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+        self.origins.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
     }
 
     /// The index of the key that a request has. The comparison takes the same time wherever the keys differ.

@@ -56,7 +56,7 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 /// and then drops its copy of `open`.
 pub async fn accept(
     listener: TcpListener,
-    door: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
     serving: Serving,
     mut closing: watch::Receiver<bool>,
     open: tokio::sync::mpsc::Sender<()>,
@@ -75,7 +75,7 @@ pub async fn accept(
                 continue;
             }
         };
-        match door.admit(network) {
+        match limiter.admit(network) {
             Ok(entry) => {
                 let (serving, closing, open) = (serving.clone(), closing.clone(), open.clone());
                 tokio::spawn(async move {
@@ -128,7 +128,7 @@ struct Links {
 
 /// A connection, which counts as open until this is dropped.
 pub struct ConnectionGuard {
-    door: Arc<ConnectionLimiter>,
+    limiter: Arc<ConnectionLimiter>,
     number: u64,
     link: Arc<Link>,
 }
@@ -155,7 +155,7 @@ impl ConnectionLimiter {
         let (number, link) = (links.count, Arc::new(Link::new(network)));
         links.count += 1;
         links.open.insert(number, link.clone());
-        Ok(ConnectionGuard { door: self.clone(), number, link })
+        Ok(ConnectionGuard { limiter: self.clone(), number, link })
     }
 }
 
@@ -176,7 +176,7 @@ impl Links {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        lock(&self.door.links).open.remove(&self.number);
+        lock(&self.limiter.links).open.remove(&self.number);
     }
 }
 
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn connections_of_one_address_are_limited() {
-        let door = ConnectionLimiter::new(4, 2);
-        let status = |network| door.admit(Network::V4(network)).map_err(|failure| failure.status.as_u16());
+        let limiter = ConnectionLimiter::new(4, 2);
+        let status = |network| limiter.admit(Network::V4(network)).map_err(|failure| failure.status.as_u16());
         let mut held: Vec<_> = [1, 1, 2].map(|network| status(network).ok().unwrap()).into_iter().collect();
         held.iter().for_each(|entry| entry.link.set(Phase::Head));
         assert_eq!(status(1).err(), Some(429));
@@ -202,9 +202,9 @@ mod tests {
         held.push(status(4).ok().unwrap());
         assert!(held[2].link.is_ending() && !held[0].link.is_ending());
         held.clear();
-        assert_eq!(door.links.lock().unwrap().open.len(), 0);
-        let door = ConnectionLimiter::new(4, 0);
-        let held: Vec<_> = (0..4).map(|_| door.admit(Network::V4(1)).ok().unwrap()).collect();
+        assert_eq!(limiter.links.lock().unwrap().open.len(), 0);
+        let limiter = ConnectionLimiter::new(4, 0);
+        let held: Vec<_> = (0..4).map(|_| limiter.admit(Network::V4(1)).ok().unwrap()).collect();
         assert_eq!(held.len(), 4, "0 is no limit");
     }
 }

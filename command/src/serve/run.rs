@@ -66,9 +66,9 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (close, closing) = watch::channel(false);
     let (open, opened) = mpsc::channel(1);
     let router = router(server.clone(), access, !args.no_page);
-    let (door, serving) =
+    let (limiter, serving) =
         (ConnectionLimiter::new(args.max_connections, share(&args)), Serving { router, io: server.limits.io });
-    runtime.spawn(accept(listener, door, serving, closing, open));
+    runtime.spawn(accept(listener, limiter, serving, closing, open));
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
     if server.others.are_allowed() {

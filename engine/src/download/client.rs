@@ -388,24 +388,24 @@ fn failed(url: &str, proxy: Option<&str>, error: ureq::Error) -> RequestFailure 
         Some(proxy) => format!("{} through the proxy {proxy} (HTTPS_PROXY, ALL_PROXY, HTTP_PROXY)", host(url)),
         None => host(url).to_owned(),
     };
-    let lasting = |reason: String, remedy: &str| {
+    let permanent = |reason: String, remedy: &str| {
         let (remedy, kind) = (remedy.into(), ErrorKind::Network);
         RequestFailure::Permanent(Error::Download { what: place(url).into(), reason, remedy, kind })
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {
-        ureq::Error::Rustls(reason) if is_lasting(&reason) => {
-            lasting(format!("no secure connection to {host}: {reason}"), certificates)
+        ureq::Error::Rustls(reason) if is_permanent(&reason) => {
+            permanent(format!("no secure connection to {host}: {reason}"), certificates)
         }
-        ureq::Error::Tls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
-        ureq::Error::Io(reason) if of_tls(&reason).is_some_and(is_lasting) => {
-            lasting(format!("no secure connection to {host}: {reason}"), certificates)
+        ureq::Error::Tls(reason) => permanent(format!("no secure connection to {host}: {reason}"), certificates),
+        ureq::Error::Io(reason) if of_tls(&reason).is_some_and(is_permanent) => {
+            permanent(format!("no secure connection to {host}: {reason}"), certificates)
         }
         ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
-            lasting(error.to_string(), "check HF_ENDPOINT and HF_TOKEN for invalid characters")
+            permanent(error.to_string(), "check HF_ENDPOINT and HF_TOKEN for invalid characters")
         }
         ureq::Error::InvalidProxyUrl => {
-            lasting("the address of the proxy is invalid".into(), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY")
+            permanent("the address of the proxy is invalid".into(), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY")
         }
         ureq::Error::HostNotFound => RequestFailure::Transient(format!("cannot find the address of {host}"), None),
         ureq::Error::Timeout(_) => RequestFailure::Transient(format!("{host} does not respond"), None),
@@ -420,7 +420,7 @@ fn of_tls(reason: &io::Error) -> Option<&rustls::Error> {
 
 /// Whether an error of TLS is about certificates or unsupported features. Others, such as truncated messages, are
 /// errors of the network.
-fn is_lasting(reason: &rustls::Error) -> bool {
+fn is_permanent(reason: &rustls::Error) -> bool {
     use rustls::Error as Tls;
     matches!(
         reason,
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_certificates_last() {
+    fn errors_of_certificates_are_permanent() {
         let trouble = |error: rustls::Error| failed("https://a/b", None, ureq::Error::Io(io::Error::other(error)));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert!(matches!(trouble(expired), RequestFailure::Permanent(Error::Download { .. })));

@@ -21,10 +21,10 @@ const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_
 const MIN_FETCH: usize = 512 << 10;
 /// The same while no common part is known.
 const MIN_FETCH_WITHOUT_COMMON: usize = 2 << 20;
-/// Each request fetches at least one `GROWTH`th of the bytes so far, so that a long header takes few requests.
-const GROWTH: usize = 2;
+/// Each request fetches at least one `GROWTH_DIVISOR`th of the bytes so far, so that a long header takes few requests.
+const GROWTH_DIVISOR: usize = 2;
 /// The same after the common part.
-const GROWTH_AFTER_COMMON: usize = 16;
+const GROWTH_DIVISOR_AFTER_COMMON: usize = 16;
 
 /// The common part of headers, from the first of the keys to the end of the last value.
 struct Common(Vec<u8>);
@@ -177,8 +177,8 @@ impl Beginning<'_> {
         let there = self.passed + self.there.len();
         if there < end {
             let step = match self.common {
-                Some(_) => MIN_FETCH.max(there / GROWTH_AFTER_COMMON),
-                None => MIN_FETCH_WITHOUT_COMMON.max(there / GROWTH),
+                Some(_) => MIN_FETCH.max(there / GROWTH_DIVISOR_AFTER_COMMON),
+                None => MIN_FETCH_WITHOUT_COMMON.max(there / GROWTH_DIVISOR),
             };
             self.fetch(end.max(there + step), check_stop)?;
         }

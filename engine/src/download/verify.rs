@@ -98,19 +98,19 @@ fn all(
     (cancel, tell): (&Cancel, &mut dyn FnMut(PullProgress)),
 ) -> Result<Vec<VerifiedFile>> {
     let mut done = 0;
-    let mut check_stop = |bytes: u64| {
+    let mut report = |bytes: u64| {
         done += bytes;
         tell(PullProgress { stage: PullStage::Checking, done, total, trouble: None });
         cancel.check()
     };
     let compared = |wanted: Wanted| {
-        let state = state(&wanted, &mut check_stop)?;
+        let state = state(&wanted, &mut report)?;
         Ok(VerifiedFile { path: wanted.path, state })
     };
     wanted.into_iter().map(compared).collect()
 }
 
-fn state(wanted: &Wanted, check_stop: &mut dyn FnMut(u64) -> Result<()>) -> Result<FileState> {
+fn state(wanted: &Wanted, report: &mut dyn FnMut(u64) -> Result<()>) -> Result<FileState> {
     let unreadable = Error::io("read", &wanted.path);
     let file = match files::open(&wanted.path, OpenOptions::new().read(true), Links::Followed) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(FileState::Missing),
@@ -122,18 +122,18 @@ fn state(wanted: &Wanted, check_stop: &mut dyn FnMut(u64) -> Result<()>) -> Resu
     }
     let Some(digits) = &wanted.hash else { return Ok(FileState::Unknown) };
     let mut hash = Hash::new(bytes, digits);
-    read(file, &wanted.path, &mut hash, check_stop)?;
+    read(file, &wanted.path, &mut hash, report)?;
     Ok(if hash.other_than(digits).is_none() { FileState::Right } else { FileState::Wrong })
 }
 
-fn read(mut file: File, path: &Path, hash: &mut Hash, check_stop: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+fn read(mut file: File, path: &Path, hash: &mut Hash, report: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
     let mut block = vec![0; BLOCK];
     loop {
         match file.read(&mut block) {
             Ok(0) => return Ok(()),
             Ok(count) => {
                 hash.update(&block[..count]);
-                check_stop(count as u64)?;
+                report(count as u64)?;
             }
             Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
             Err(reason) => return Err(Error::io("read", path)(reason)),

@@ -64,8 +64,8 @@ impl Sampling {
             top_k: u32::try_from(top_k).ok().filter(|k| *k > 0).unwrap_or(u32::MAX),
             top_p,
             sharpness: (2.0 / temperature).max(f64::from(f32::MIN_POSITIVE)) as f32,
-            // With `min_p` of 1 this would be 0, but the filters cannot distinguish gaps below EPSILON: the only token that
-            // they keep may lie that far below the best.
+            // With `min_p` of 1 this would be 0, but the filters cannot distinguish gaps below EPSILON: the only token
+            // that they keep may lie that far below the best.
             reach: reach.clamp(f64::from(f32::EPSILON), f64::from(f32::MAX)) as f32,
             penalties: Penalties::NONE,
         }

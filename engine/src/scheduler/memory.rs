@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::plan::PAGE;
 use std::time::Instant;
 
-/// Whether the cache of a conversation without a reply was dropped.
+/// The result of evicting an idle conversation's cache.
 pub(super) enum Eviction {
     One,
     /// It will be in a later round, once it was stored.

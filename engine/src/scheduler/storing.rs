@@ -28,7 +28,7 @@ const MAX_EVICTION_WAIT: Duration = Duration::from_secs(5);
 
 /// The part of a slot's conversation that is being stored on disk.
 pub(super) struct Storing {
-    what: StoreScope,
+    scope: StoreScope,
     /// Whether the app waits for it.
     is_asked: bool,
     /// When its pages count as used.
@@ -74,7 +74,7 @@ impl Engine {
             return true;
         }
         let leaving = match slot.storing.take() {
-            Some(storing) if storing.what == StoreScope::Leaving => storing,
+            Some(storing) if storing.scope == StoreScope::Leaving => storing,
             other => {
                 Storing { is_asked: other.is_some_and(|other| other.is_asked), ..Storing::new(StoreScope::Leaving) }
             }
@@ -90,7 +90,7 @@ impl Engine {
                 continue;
             }
             match storing {
-                Some(storing) if storing.what == StoreScope::Leaving => storing.is_asked = true,
+                Some(storing) if storing.scope == StoreScope::Leaving => storing.is_asked = true,
                 _ => *storing = Some(Storing { is_asked: true, ..Storing::new(StoreScope::All) }),
             }
         }
@@ -114,9 +114,9 @@ impl Engine {
                 *storing = Some(wanted);
                 return false;
             }
-            Ok(StoreProgress::All) => *is_stored |= !matches!(wanted.what, StoreScope::First(_)) && work.is_none(),
+            Ok(StoreProgress::All) => *is_stored |= !matches!(wanted.scope, StoreScope::First(_)) && work.is_none(),
             // A conversation that waits for the slot does not wait a second time.
-            Ok(StoreProgress::AllButDropped) => *is_stored |= wanted.what == StoreScope::Leaving && work.is_none(),
+            Ok(StoreProgress::AllButDropped) => *is_stored |= wanted.scope == StoreScope::Leaving && work.is_none(),
             Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
         outcome.worked = true;
@@ -125,8 +125,8 @@ impl Engine {
 }
 
 impl Storing {
-    fn new(what: StoreScope) -> Self {
-        Self { what, is_asked: false, used: SystemTime::now(), awaited_since: Instant::now() }
+    fn new(scope: StoreScope) -> Self {
+        Self { scope, is_asked: false, used: SystemTime::now(), awaited_since: Instant::now() }
     }
 
     /// The pages of the first tokens.
@@ -142,7 +142,7 @@ impl Storing {
     /// What remains to be stored once the slot continues its conversation: only what the app waits for, since the rest
     /// is stored with the next prompt. Nobody waits for the slot any more.
     pub fn of_continued(self) -> Option<Self> {
-        self.is_asked.then_some(Self { what: StoreScope::All, ..self })
+        self.is_asked.then_some(Self { scope: StoreScope::All, ..self })
     }
 
     /// Hands pages over to the cache's thread, at least one if there is memory for it. The session may have changed
@@ -154,7 +154,7 @@ impl Storing {
         until: Instant,
         handed: &mut usize,
     ) -> Result<StoreProgress> {
-        let most = if let StoreScope::First(tokens) = self.what { tokens } else { usize::MAX };
+        let most = if let StoreScope::First(tokens) = self.scope { tokens } else { usize::MAX };
         if session.tokens().len().min(most) < PAGE {
             return Ok(StoreProgress::All);
         }
@@ -191,7 +191,7 @@ impl Storing {
 
     /// Whether the rest is dropped, because the disk is too slow for the conversation that waits for this one to leave.
     fn gives_up(&self, disk: &DiskCache, left: usize) -> bool {
-        let gives_up = self.what == StoreScope::Leaving && self.awaited_since.elapsed() >= MAX_EVICTION_WAIT;
+        let gives_up = self.scope == StoreScope::Leaving && self.awaited_since.elapsed() >= MAX_EVICTION_WAIT;
         if gives_up {
             disk.count_dropped(left);
             tracing::warn!("the disk cache is too slow: {} tokens of a conversation are not stored", left * PAGE);

@@ -74,9 +74,9 @@ type Offered = (DraftOffer, Option<Vec<u32>>);
 
 impl StepClock {
     /// Records the end of a step that fed `fed` tokens, after which the sessions have `tokens`. Returns how long it
-    /// took, without the rest of a running step of `alone` seconds; `None` if there was other work since the previous
+    /// took, without the rest of a running step, which takes `alone`; `None` if there was other work since the previous
     /// step.
-    fn step_time(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
+    fn end_step(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
         let at = Instant::now();
         let before = self.last.replace(TimedStep { at, tokens, verified })?;
         let took = (before.tokens + fed == tokens).then_some(at - before.at)?;
@@ -125,7 +125,7 @@ impl Drafter {
     /// session has `tokens`.
     pub fn record_step(&mut self, guess: Option<&Guess>, fed: usize, tokens: usize) {
         let alone = self.planner.alone();
-        let took = self.clock.step_time(tokens, fed, guess.is_some(), alone);
+        let took = self.clock.end_step(tokens, fed, guess.is_some(), alone);
         let Some(Guess { source, count, .. }) = guess else {
             took.into_iter().for_each(|took| self.planner.record_plain_step(took));
             return;
@@ -185,12 +185,12 @@ impl CommonDrafter {
 
     /// How many drafts of each session pay off.
     fn chosen(&mut self, sessions: &[&mut Session], offered: &[Option<Offered>], capacity: usize) -> Vec<usize> {
-        let wish = |(session, offered): (&&mut Session, &Option<Offered>)| match offered {
+        let estimate = |(session, offered): (&&mut Session, &Option<Offered>)| match offered {
             Some((offer, _)) => DraftEstimate { source: offer.source, odds: session.drafter.planner.odds(offer) },
             None => DraftEstimate { source: DraftSource::Matched(0), odds: Vec::new() },
         };
-        let wishes: Vec<DraftEstimate> = sessions.iter().zip(offered).map(wish).collect();
-        let chosen = self.planner(sessions.len()).choose_together(&wishes, capacity);
+        let estimates: Vec<DraftEstimate> = sessions.iter().zip(offered).map(estimate).collect();
+        let chosen = self.planner(sessions.len()).choose_together(&estimates, capacity);
         chosen.unwrap_or_else(|| vec![0; sessions.len()])
     }
 
@@ -199,7 +199,7 @@ impl CommonDrafter {
         let plain = self.planner(sessions.len()).alone();
         let tokens = sessions.iter().map(|session| session.tokens().len()).sum();
         let drafts: usize = guesses.iter().flatten().map(|guess| guess.count).sum();
-        let took = self.clock.step_time(tokens, fed.iter().sum(), drafts > 0, plain);
+        let took = self.clock.end_step(tokens, fed.iter().sum(), drafts > 0, plain);
         let planner = self.planner(sessions.len());
         let predicted = guesses.iter().flatten().find(|guess| guess.source == DraftSource::Predicted);
         let source = predicted.map_or(DraftSource::Matched(0), |guess| guess.source);

@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(sizes(parts(512), 100.0, 320), [96, 96, 128], "the first one is given up");
         assert_eq!(sizes(parts(512), 1.0, 530), [64, 64, 64, 64, 64, 64, 64, 64, 18]);
         assert_eq!(sizes(parts(32), 1.0, 80), [32, 32, 16]);
-        let written_out = sizes(parts(2048), 1.0, 2048 + 600);
-        assert_eq!(written_out, [512, 512, 512, 512, 512, 88], "each would write out all tokens before it");
+        let expanding = sizes(parts(2048), 1.0, 2048 + 600);
+        assert_eq!(expanding, [512, 512, 512, 512, 512, 88], "each would write out all tokens before it");
     }
 
     /// While others wait, a block of many tokens is cut into parts that have many as well, and that run in its plan.

@@ -25,7 +25,7 @@ pub struct DraftOffer {
     pub count: usize,
 }
 
-/// What one of several conversations would have verified.
+/// The drafts of one of several conversations, and how likely each is to be accepted.
 pub struct DraftEstimate {
     pub source: DraftSource,
     /// How likely it is that each draft is accepted.
@@ -136,15 +136,15 @@ impl DraftPlanner {
 
     /// How many drafts of each of several conversations the next step should verify, which has a certain token of each,
     /// given how likely it is that each draft is accepted. The planner is one for steps of as many conversations.
-    pub fn choose_together(&mut self, wishes: &[DraftEstimate], most_drafts: usize) -> Option<Vec<usize>> {
-        let (plain, certain) = (self.ready()?, wishes.len());
-        let of = |(number, wish): (usize, &DraftEstimate)| -> Vec<(f64, usize)> {
-            wish.odds.iter().map(|likely| (*likely, number)).collect()
+    pub fn choose_together(&mut self, estimates: &[DraftEstimate], most_drafts: usize) -> Option<Vec<usize>> {
+        let (plain, certain) = (self.ready()?, estimates.len());
+        let of = |(number, estimate): (usize, &DraftEstimate)| -> Vec<(f64, usize)> {
+            estimate.odds.iter().map(|likely| (*likely, number)).collect()
         };
-        let mut drafts: Vec<(f64, usize)> = wishes.iter().enumerate().flat_map(of).collect();
+        let mut drafts: Vec<(f64, usize)> = estimates.iter().enumerate().flat_map(of).collect();
         drafts.sort_by(|a, b| b.0.total_cmp(&a.0));
         drafts.truncate(most_drafts);
-        let predicted = drafts.iter().find(|(_, number)| wishes[*number].source == DraftSource::Predicted);
+        let predicted = drafts.iter().find(|(_, number)| estimates[*number].source == DraftSource::Predicted);
         let source = predicted.map_or(DraftSource::Matched(0), |_| DraftSource::Predicted);
         let odds: Vec<f64> = drafts.iter().map(|(likely, _)| *likely).collect();
         let best = self.best(certain, source, &odds, &mut (GAIN * certain as f64 / plain));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_matches_are_other_evidence() {
+    fn longer_matches_are_counted_apart() {
         let kinds: Vec<usize> = [2, 3, 5, 8, 9, 16, 17, 100].map(|tokens| DraftSource::Matched(tokens).kind()).to_vec();
         assert_eq!(kinds, [0, 1, 2, 3, 4, 4, 5, 5]);
         assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
@@ -384,16 +384,16 @@ mod tests {
     /// have some verified, and others none. Where a draft costs as much as a token, nobody has.
     #[test]
     fn the_likeliest_drafts_of_several_conversations_are_taken() {
-        let wish = |likely: f64| DraftEstimate {
+        let estimate = |likely: f64| DraftEstimate {
             source: DraftSource::Matched(3),
             odds: (1..5).map(|n| likely.powi(n)).collect(),
         };
-        let wishes = [0.95, 0.1, 0.9, 0.2].map(wish);
+        let estimates = [0.95, 0.1, 0.9, 0.2].map(estimate);
         for (slope, pays) in [(0.5, true), (1.25, false)] {
             let mut planner = DraftPlanner::new(ROWS, 0.05);
-            let mut last = vec![0; wishes.len()];
+            let mut last = vec![0; estimates.len()];
             for step in 0..400 {
-                let chosen = planner.choose_together(&wishes, 12);
+                let chosen = planner.choose_together(&estimates, 12);
                 let drafts: usize = chosen.iter().flatten().sum();
                 let took = Duration::from_secs_f64(1e-3 * (5.0 + slope * drafts as f64));
                 if drafts == 0 {
@@ -409,7 +409,7 @@ mod tests {
         }
         let mut planner = DraftPlanner::new(ROWS, 0.05);
         (0..5).for_each(|_| planner.record_plain_step(Duration::from_millis(5)));
-        let few = planner.choose_together(&wishes, 3).unwrap_or_default();
+        let few = planner.choose_together(&estimates, 3).unwrap_or_default();
         assert_eq!(few, [2, 0, 1, 0], "no more than fit");
     }
 
