@@ -11,7 +11,7 @@ mod guesses;
 mod next;
 mod outputs;
 mod owners;
-mod pace;
+mod pacer;
 mod pages;
 mod paging;
 mod parts;

@@ -47,12 +47,12 @@ impl Access {
         self.check_host(request)?;
         self.check_origin(headers)?;
         self.check_page(request.method(), headers)?;
-        let nobody = Client { who: ClientId::Network(network), cache: 0 };
+        let nobody = Client { id: ClientId::Network(network), cache: 0 };
         if self.keys.is_empty() || request.method() == Method::OPTIONS || OPEN.contains(&path) {
             return Ok(nobody);
         }
         let key = self.check_key(headers)?;
-        Ok(Client { who: ClientId::Key(key), cache: if self.share_cache { 0 } else { cache_of(&self.keys[key]) } })
+        Ok(Client { id: ClientId::Key(key), cache: if self.share_cache { 0 } else { cache_of(&self.keys[key]) } })
     }
 
     /// A request has exactly one host, or none before HTTP/1.1. If its first line names a host as well, both are
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(status(&access, "/v1/models", &[("authorization", "bearer one")]), 200);
         assert_eq!(status(&access, "/v1/models", &[("x-api-key", "one")]), 200);
         let who = |key: &str| access.check(&request("GET", "/v1/models", &[("x-api-key", key)]), NETWORK).unwrap();
-        assert_eq!((who("one").who, who("other").who), (ClientId::Key(0), ClientId::Key(1)));
+        assert_eq!((who("one").id, who("other").id), (ClientId::Key(0), ClientId::Key(1)));
         assert_ne!(who("one").cache, who("other").cache);
         for wrong in ["Bearer on", "Bearer ones", "Basic one", "one", "Bearer "] {
             assert_eq!(status(&access, "/v1/models", &[("authorization", wrong)]), 401, "{wrong}");

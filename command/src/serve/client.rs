@@ -38,7 +38,7 @@ pub enum ClientId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    pub who: ClientId,
+    pub id: ClientId,
     /// Clients with the same number share the KV cache.
     pub cache: u64,
 }
@@ -46,7 +46,7 @@ pub struct Client {
 impl Client {
     pub fn tenant(&self) -> Tenant {
         let mut hasher = DefaultHasher::new();
-        self.who.hash(&mut hasher);
+        self.id.hash(&mut hasher);
         Tenant { turns: hasher.finish(), cache: self.cache }
     }
 }
@@ -71,7 +71,7 @@ impl Caller {
     pub fn current() -> Self {
         let nobody = || {
             let network = Network::V4(0);
-            Self { client: Client { who: ClientId::Network(network), cache: 0 }, link: Arc::new(Link::new(network)) }
+            Self { client: Client { id: ClientId::Network(network), cache: 0 }, link: Arc::new(Link::new(network)) }
         };
         CALLER.try_with(Clone::clone).unwrap_or_else(|_| nobody())
     }
@@ -79,34 +79,34 @@ impl Caller {
 
 /// The number of requests of each client that are under way.
 #[derive(Debug, Default)]
-pub struct UnderWay(Arc<Mutex<HashMap<ClientId, usize>>>);
+pub struct RequestCounts(Arc<Mutex<HashMap<ClientId, usize>>>);
 
 /// A request that is under way, until it is dropped.
-pub struct Request {
+pub struct CountedRequest {
     all: Arc<Mutex<HashMap<ClientId, usize>>>,
-    who: ClientId,
+    id: ClientId,
 }
 
-impl UnderWay {
+impl RequestCounts {
     /// Counts a request, unless its client has `most` under way; 0 for no limit.
-    pub fn begin(&self, who: ClientId, most: usize) -> Option<Request> {
+    pub fn begin(&self, id: ClientId, most: usize) -> Option<CountedRequest> {
         let mut all = lock(&self.0);
-        let count = all.entry(who).or_default();
+        let count = all.entry(id).or_default();
         if most > 0 && *count >= most {
             return None;
         }
         *count += 1;
-        Some(Request { all: self.0.clone(), who })
+        Some(CountedRequest { all: self.0.clone(), id })
     }
 }
 
-impl Drop for Request {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let mut all = lock(&self.all);
-        if let Some(count) = all.get_mut(&self.who) {
+        if let Some(count) = all.get_mut(&self.id) {
             *count -= 1;
             if *count == 0 {
-                all.remove(&self.who);
+                all.remove(&self.id);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Drop for Request {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{ClientId, Network, UnderWay};
+    use super::{ClientId, Network, RequestCounts};
 
     #[test]
     fn a_network_belongs_to_one_client() {
@@ -128,11 +128,11 @@ mod tests {
 
     #[test]
     fn requests_count_while_they_are_under_way() {
-        let (requests, who) = (UnderWay::default(), ClientId::Key(0));
-        let held = [requests.begin(who, 2).unwrap(), requests.begin(who, 2).unwrap()];
-        assert!(requests.begin(who, 2).is_none() && requests.begin(who, 0).is_some());
+        let (requests, id) = (RequestCounts::default(), ClientId::Key(0));
+        let held = [requests.begin(id, 2).unwrap(), requests.begin(id, 2).unwrap()];
+        assert!(requests.begin(id, 2).is_none() && requests.begin(id, 0).is_some());
         assert!(requests.begin(ClientId::Key(1), 2).is_some(), "of another client");
         drop(held);
-        assert!(requests.begin(who, 1).is_some() && requests.0.lock().unwrap().is_empty());
+        assert!(requests.begin(id, 1).is_some() && requests.0.lock().unwrap().is_empty());
     }
 }

@@ -1,13 +1,13 @@
 //! Compiles the schemas of requests, first in a separate process, which can be stopped (`compile_child`), and then
 //! here. Agents send the same functions with each request, so the results are cached.
 
+use super::admission::AdmissionQueue;
 use super::body::levels;
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
 use super::failure::{EngineName, Failure};
 use super::lock;
 use super::memory::Size;
-use super::rooms::Room;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -47,7 +47,7 @@ const CACHED_BYTES: usize = 4 << 20;
 pub struct Compiling {
     /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
-    waiting: Room,
+    waiting: AdmissionQueue,
     processes: Semaphore,
     /// Two hashes with random keys, so that nobody can construct two questions with the same hashes.
     hashes: [RandomState; 2],
@@ -101,7 +101,8 @@ impl Compiling {
     pub fn new(limits_clients: bool) -> Self {
         Self {
             program: program(),
-            waiting: Room::new("for their schemas to be compiled", (PROCESSES, WAITING)).shared(limits_clients),
+            waiting: AdmissionQueue::new("for their schemas to be compiled", (PROCESSES, WAITING))
+                .shared(limits_clients),
             processes: Semaphore::new(PROCESSES),
             hashes: [RandomState::new(), RandomState::new()],
             verdicts: Mutex::default(),
@@ -155,7 +156,7 @@ impl Compiling {
         let Demand::Open(open) = demand else { return Ok(()) };
         let Open { key, question, schema, field } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
-        let waiting = self.waiting.enter()?;
+        let waiting = self.waiting.admit()?;
         let closed = |_| Failure::unavailable("the server is not compiling schemas any more", 1);
         let process = self.processes.acquire().await.map_err(closed)?;
         // Another request may have compiled the same meanwhile.

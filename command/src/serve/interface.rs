@@ -65,7 +65,7 @@ pub trait Interface: Sized + Send + 'static {
 
     /// Whether clients that asked for a stream look for this failure of a prompt only among the events of a stream, and
     /// not in an answer with a status of its own.
-    fn is_an_event(_failure: &Failure) -> bool {
+    fn reports_in_stream(_failure: &Failure) -> bool {
         false
     }
 
@@ -135,7 +135,7 @@ async fn answered<I: Interface>(server: Arc<Server>, body: JsonBody) -> Result<R
     let loaded = server.named(&body).await?;
     let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
     let prompts = match prompts {
-        Err(failure) if request.stream.is_on && I::is_an_event(&failure) => {
+        Err(failure) if request.stream.is_on && I::reports_in_stream(&failure) => {
             return Ok(stream::refusal(request.interface, &failure, share));
         }
         prompts => prompts?,

@@ -102,7 +102,7 @@ struct State {
 /// A part of a budget that a request has. Dropping it returns it.
 pub struct Share {
     memory: Arc<Memory>,
-    who: ClientId,
+    id: ClientId,
     kib: AtomicUsize,
 }
 
@@ -129,7 +129,7 @@ impl Memory {
 
     /// A share of nothing yet, for the client whose request is being answered.
     pub fn empty(self: &Arc<Self>) -> Share {
-        Share { memory: self.clone(), who: Caller::current().client.who, kib: AtomicUsize::new(0) }
+        Share { memory: self.clone(), id: Caller::current().client.id, kib: AtomicUsize::new(0) }
     }
 
     /// A share of `bytes` bytes, if they are free now.
@@ -142,21 +142,21 @@ impl Memory {
     /// A share of `bytes` bytes. A request that does not need much of the budget waits for them for a while.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
         let (share, kib) = (self.empty(), self.checked(bytes)?);
-        if !self.try_acquire(share.who, kib) {
-            self.wait_for(share.who, kib).await?;
+        if !self.try_acquire(share.id, kib) {
+            self.wait_for(share.id, kib).await?;
         }
         share.kib.store(kib, Ordering::SeqCst);
         Ok(share)
     }
 
     /// Tries again and again, and takes all or nothing, so that smaller requests succeed meanwhile.
-    async fn wait_for(&self, who: ClientId, kib: usize) -> Result<(), Failure> {
+    async fn wait_for(&self, id: ClientId, kib: usize) -> Result<(), Failure> {
         if kib > self.total / LARGE {
             return Err(exhausted());
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let (_waiting, start) = (Waiting(self), Instant::now());
-        while !self.try_acquire(who, kib) {
+        while !self.try_acquire(id, kib) {
             if start.elapsed() > PATIENCE {
                 return Err(exhausted());
             }
@@ -181,9 +181,9 @@ impl Memory {
     }
 
     /// Takes memory for a client. A client that would have more than half of the budget leaves a quarter free.
-    fn try_acquire(&self, who: ClientId, kib: usize) -> bool {
+    fn try_acquire(&self, id: ClientId, kib: usize) -> bool {
         let mut state = lock(&self.state);
-        let own = state.held.get(&who).copied().unwrap_or(0);
+        let own = state.held.get(&id).copied().unwrap_or(0);
         let reserve = if own + kib > self.total / 2 { self.total / LARGE } else { 0 };
         if state.free + state.stale < kib + reserve {
             return false;
@@ -193,17 +193,17 @@ impl Memory {
         }
         if kib > 0 {
             state.free -= kib;
-            state.held.insert(who, own + kib);
+            state.held.insert(id, own + kib);
         }
         true
     }
 
-    fn give_back(&self, who: ClientId, kib: usize) {
+    fn give_back(&self, id: ClientId, kib: usize) {
         let mut state = lock(&self.state);
-        if let Some(own) = state.held.get_mut(&who) {
+        if let Some(own) = state.held.get_mut(&id) {
             *own = own.saturating_sub(kib);
             if *own == 0 {
-                state.held.remove(&who);
+                state.held.remove(&id);
             }
         }
         state.stale += kib;
@@ -240,12 +240,12 @@ impl Share {
     /// Changes its size, unless there is not enough memory.
     pub fn resize(&self, bytes: usize) -> Result<(), Failure> {
         let (kib, before) = (self.memory.checked(bytes)?, self.kib.load(Ordering::SeqCst));
-        if kib > before && !self.memory.try_acquire(self.who, kib - before) {
+        if kib > before && !self.memory.try_acquire(self.id, kib - before) {
             return Err(exhausted());
         }
         self.kib.store(kib, Ordering::SeqCst);
         if kib < before {
-            self.memory.give_back(self.who, before - kib);
+            self.memory.give_back(self.id, before - kib);
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ pub fn counted(bytes: impl AsRef<[u8]> + Send + 'static, memory: impl Send + 'st
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.memory.give_back(self.who, self.kib.load(Ordering::SeqCst));
+        self.memory.give_back(self.id, self.kib.load(Ordering::SeqCst));
     }
 }
 

@@ -57,7 +57,7 @@ fn of_requests(server: &Server, to: &mut Text) {
     ] {
         to.counter(name, help, count.load(Ordering::Relaxed));
     }
-    to.gauge("replies", "Replies that are running or waiting.", server.places.taken());
+    to.gauge("replies", "Replies that are running or waiting.", server.permits.taken());
 }
 
 fn of_memory(server: &Server, to: &mut Text) {

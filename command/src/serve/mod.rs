@@ -30,6 +30,7 @@
 //! ends its connection, so that no client mistakes a part for the whole reply.
 
 mod access;
+mod admission;
 mod anthropic;
 mod body;
 mod client;
@@ -60,7 +61,6 @@ mod others;
 mod page;
 mod parse;
 mod parts;
-mod places;
 mod pools;
 mod prompts;
 mod ready;
@@ -68,8 +68,8 @@ mod recent;
 mod reload;
 mod replies;
 mod reply;
+mod reply_permits;
 mod rerank;
-mod rooms;
 mod router;
 mod run;
 mod server;

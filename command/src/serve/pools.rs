@@ -1,10 +1,10 @@
 //! Thread pools for work on the host, so that one kind of work cannot take the threads and processors of another. Each
-//! has a few threads and a limited number of requests that wait for one (`rooms.rs`); more are refused with 503 or 429,
-//! and `Retry-After`. Replies have threads of their own (`replies.rs`), and `/health` needs none.
+//! has a few threads and a limited number of requests that wait for one (`admission.rs`); more are refused with 503 or
+//! 429, and `Retry-After`. Replies have threads of their own (`replies.rs`), and `/health` needs none.
 
+use super::admission::{Admission, AdmissionQueue};
 use super::failure::Failure;
 use super::memory::Share;
-use super::rooms::{Room, RoomPlace};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +35,12 @@ pub struct Pools {
 impl Pools {
     /// `replies` is the maximum number of replies that run or wait at once, and `limits_clients` whether a client can
     /// have only half of the places for requests without a reply. A single client may use all places for replies;
-    /// other clients displace its waiting ones (`places.rs`).
+    /// other clients displace its waiting ones (`reply_permits.rs`).
     pub fn new(replies: usize, limits_clients: bool) -> Self {
         let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
         let models = Pool::new("read models", (MODELS, replies));
         let tools = Pool::new("answer requests without a reply", TOOLS);
-        Self { prompts, tools: Pool { places: tools.places.shared(limits_clients), ..tools }, models }
+        Self { prompts, tools: Pool { admission: tools.admission.shared(limits_clients), ..tools }, models }
     }
 }
 
@@ -51,13 +51,13 @@ pub struct Pool {
     /// How many can run.
     most: usize,
     /// For requests that run and those that wait.
-    places: Room,
+    admission: AdmissionQueue,
 }
 
 /// A thread of a pool, which is free again when this is dropped.
 pub struct Turn {
     _running: OwnedSemaphorePermit,
-    _place: RoomPlace,
+    _place: Admission,
 }
 
 impl Turn {
@@ -80,13 +80,13 @@ impl Turn {
 impl Pool {
     /// `most` says how many can run and how many can wait.
     fn new(work: &'static str, most: (usize, usize)) -> Self {
-        let places = Room::new("to be processed", most);
-        Self { work, running: Arc::new(Semaphore::new(most.0)), most: most.0, places }
+        let admission = AdmissionQueue::new("to be processed", most);
+        Self { work, running: Arc::new(Semaphore::new(most.0)), most: most.0, admission }
     }
 
     /// Waits for a thread, but not for longer than `patience`.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
-        let place = self.places.enter()?;
+        let place = self.admission.admit()?;
         match timeout(patience, self.running.clone().acquire_owned()).await {
             Ok(Ok(running)) => Ok(Turn { _running: running, _place: place }),
             _ => Err(Failure::unavailable(format!("all threads that {} are busy; try again later", self.work), 2)),
@@ -95,13 +95,13 @@ impl Pool {
 
     /// Whether another request would be refused.
     pub fn is_full(&self) -> bool {
-        self.places.is_full()
+        self.admission.is_full()
     }
 
     /// How many are running, and how many are waiting.
     pub fn state(&self) -> (usize, usize) {
         let busy = self.most - self.running.available_permits().min(self.most);
-        (busy, self.places.taken().saturating_sub(busy))
+        (busy, self.admission.taken().saturating_sub(busy))
     }
 }
 

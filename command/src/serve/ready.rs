@@ -48,7 +48,7 @@ fn obstacles(server: &Server) -> Vec<String> {
         }
     };
     let others = [
-        (server.places.is_closed(), "the server is shutting down".to_owned()),
+        (server.permits.is_closed(), "the server is shutting down".to_owned()),
         (!server.has_place(), format!("the queue is full ({} waiting)", server.limits.queue)),
         (server.pools.prompts.is_full(), "too many requests are waiting to be processed".to_owned()),
         (server.memory.requests.free() < MEMORY, "the memory for requests is exhausted (--max-memory)".to_owned()),

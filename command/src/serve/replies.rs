@@ -6,8 +6,8 @@ use super::client::Caller;
 use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::Reserve;
-use super::places::{Entry, ReplyPermit};
 use super::reply::{Delta, Fold, Reply};
+use super::reply_permits::{Entry, ReplyPermit};
 use super::server::{LoadedModel, Server};
 use super::unread::{self, Message};
 use axum::http::StatusCode;
@@ -83,18 +83,18 @@ impl Replies {
         one_call: bool,
         memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
-        let places = server.take_places(starts.len())?;
+        let permits = server.take_permits(starts.len())?;
         let (sender, receiver) = unread::channel(&server.unread);
-        let entries: Vec<Entry> = places.iter().map(|place| place.entry.clone()).collect();
+        let entries: Vec<Entry> = permits.iter().map(|permit| permit.entry.clone()).collect();
         let cancels = entries.iter().map(|entry| entry.cancel.clone()).collect();
         let deadline = Deadline::new(server.limits.reply, cancels, Caller::current().link);
         let fold = |(start, _): &(Start, _)| Fold::new(one_call).with_all_tokens(matches!(start, Start::Tokens(..)));
         let (open, folds) = (starts.len(), starts.iter().map(fold).collect());
-        for (index, (start, place)) in starts.into_iter().zip(places).enumerate() {
+        for (index, (start, permit)) in starts.into_iter().zip(permits).enumerate() {
             let (loaded, sender, memory) = (loaded.clone(), sender.clone(), memory.clone());
             // Nobody waits for the thread: it ends when the reply does.
             drop(tokio::task::spawn_blocking(move || {
-                generate(&loaded, start, &place, |message| sender.send((index, message)));
+                generate(&loaded, start, &permit, |message| sender.send((index, message)));
                 drop(memory); // after everything that is counted in it
             }));
         }
@@ -240,12 +240,12 @@ impl Replies {
 
     /// Whether a reply was cancelled before its turn came: another client got its place, or none of the replies began.
     fn had_no_turn(&self, index: usize, stats: &Stats) -> bool {
-        stats.stop == Stop::Cancelled && (!self.begun || self.entries[index].marks.is_displaced())
+        stats.stop == Stop::Cancelled && (!self.begun || self.entries[index].status.is_displaced())
     }
 
     /// The failure of a request whose turn did not come.
     fn no_turn(&self) -> Failure {
-        if self.entries.iter().any(|entry| entry.marks.is_displaced()) {
+        if self.entries.iter().any(|entry| entry.status.is_displaced()) {
             self.server.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Failure::displaced();
         }
@@ -282,9 +282,9 @@ fn length(event: &Event) -> usize {
 }
 
 /// Generates a reply and sends its events, until it ends or nobody receives them.
-fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPermit, send: impl Fn(Message) -> bool) {
-    let reply = match begin(&loaded.scheduler.for_tenant(place.entry.client.tenant()), start) {
-        Ok(reply) => reply.with_cancel(&place.entry.cancel),
+fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), permit: &ReplyPermit, send: impl Fn(Message) -> bool) {
+    let reply = match begin(&loaded.scheduler.for_tenant(permit.entry.client.tenant()), start) {
+        Ok(reply) => reply.with_cancel(&permit.entry.cancel),
         Err(error) => {
             send(Message::Failed(error));
             return;
@@ -295,7 +295,7 @@ fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPerm
     }
     for event in reply {
         if matches!(event, Ok(Event::Prompt { .. })) {
-            place.entry.marks.begin();
+            permit.entry.status.begin();
         }
         if !send(event.map_or_else(Message::Failed, |event| Message::Event(without_arguments(event)))) {
             return;

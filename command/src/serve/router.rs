@@ -142,23 +142,23 @@ fn admitted(
     server: &Server,
     access: &Access,
     request: &Request,
-) -> Result<(Caller, Option<super::client::Request>), Failure> {
+) -> Result<(Caller, Option<super::client::CountedRequest>), Failure> {
     let link: Arc<Link> = request.extensions().get().cloned().unwrap_or_else(|| Caller::current().link);
     let client: Client = access.check(request, link.network)?;
     let most = server.limits.requests;
     let full = || Failure::rate_limited(format!("too many requests with this key; at most {most} may be under way"));
     // An address has at most one request per connection, and its connections are limited.
-    let under_way = match client.who {
+    let counted = match client.id {
         ClientId::Network(_) => None,
-        who => Some(server.under_way.begin(who, most).ok_or_else(full)?),
+        id => Some(server.request_counts.begin(id, most).ok_or_else(full)?),
     };
-    Ok((Caller { client, link }, under_way))
+    Ok((Caller { client, link }, counted))
 }
 
 /// The body of an answer. Its request counts as under way until all of it has been sent.
 struct CountedBody {
     body: Body,
-    _under_way: Option<super::client::Request>,
+    _counted: Option<super::client::CountedRequest>,
 }
 
 impl hyper::body::Body for CountedBody {
@@ -192,9 +192,9 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
             failure.into_response()
         }
         Ok(_) if method == Method::OPTIONS => Access::preflight(request.headers()),
-        Ok((caller, under_way)) => {
+        Ok((caller, counted)) => {
             let response = caller.answer(next.run(request)).await;
-            response.map(|body| Body::new(CountedBody { body, _under_way: under_way }))
+            response.map(|body| Body::new(CountedBody { body, _counted: counted }))
         }
     };
     if let Some(mut failure) = response.extensions_mut().remove::<Failure>() {

@@ -1,7 +1,7 @@
 //! Starts and ends the server.
 
 use super::access::Access;
-use super::client::UnderWay;
+use super::client::RequestCounts;
 use super::compiling::Compiling;
 use super::connection::Serving;
 use super::keys::keys;
@@ -10,10 +10,10 @@ use super::loader::Loader;
 use super::memory::{self, Budgets};
 use super::openai::KeptResponses;
 use super::others::Others;
-use super::places::ReplyPermits;
 use super::pools::{self, Pools};
 use super::ready::Progress;
 use super::reload::Reloading;
+use super::reply_permits::ReplyPermits;
 use super::router::router;
 use super::server::{Counts, Limits, LoadedModel, Server, blocking};
 use super::unread::Budget;
@@ -105,13 +105,13 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         started: SystemTime::now(),
         counts: Counts::default(),
         compiling: Compiling::new(share(args) > 0),
-        places: ReplyPermits::new(replies),
+        permits: ReplyPermits::new(replies),
         pools: Pools::new(replies, share(args) > 0),
         memory,
         progress: Progress::default(),
         responses: Arc::new(KeptResponses::new(args.keep_responses << 20)),
         unread: Budget::default(),
-        under_way: UnderWay::default(),
+        request_counts: RequestCounts::default(),
         limits: Limits {
             body,
             messages: args.max_messages,
@@ -245,9 +245,9 @@ async fn end(
     grace: Duration,
 ) -> ExitCode {
     pressed.recv().await;
-    server.places.close();
+    server.permits.close();
     close.send_replace(true);
-    let running = server.places.taken();
+    let running = server.permits.taken();
     if running > 0 {
         let replies = if running == 1 { "reply" } else { "replies" };
         output::note(format_args!(
@@ -262,7 +262,7 @@ async fn end(
         () = tokio::time::sleep(grace) => false,
     };
     if !ended {
-        server.places.cancel_all();
+        server.permits.cancel_all();
         // The clients get the reason.
         let left = tokio::time::timeout(END, opened.recv()).await;
         if let Err(elapsed) = left {

@@ -1,16 +1,16 @@
 //! What all requests share: the model and its name, the limits, and what is running.
 
 use super::body::JsonBody;
-use super::client::{Caller, UnderWay};
+use super::client::{Caller, RequestCounts};
 use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
 use super::others::{self, Listed, Others};
-use super::places::{ReplyPermit, ReplyPermits};
 use super::pools::{Pool, Pools, Turn};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
+use super::reply_permits::{ReplyPermit, ReplyPermits};
 use super::unread::Budget;
 use axum::http::StatusCode;
 use jiff::Timestamp;
@@ -77,14 +77,14 @@ pub struct Server {
     pub started: SystemTime,
     pub counts: Counts,
     pub compiling: Compiling,
-    pub places: Arc<ReplyPermits>,
+    pub permits: Arc<ReplyPermits>,
     pub pools: Pools,
     pub memory: Budgets,
     pub progress: Progress,
     pub responses: Arc<KeptResponses>,
     /// The bytes of replies that clients have not read.
     pub unread: Budget,
-    pub under_way: UnderWay,
+    pub request_counts: RequestCounts,
 }
 
 /// Counters in addition to those of the scheduler.
@@ -130,7 +130,7 @@ impl Server {
 
     /// Whether the client of the current request would get a place for a reply.
     pub fn has_place(&self) -> bool {
-        self.places.has_one_for(Caller::current().client.who)
+        self.permits.has_one_for(Caller::current().client.id)
     }
 
     /// The model that the server was started with, or a failure with status 503 while it is not loaded.
@@ -196,11 +196,11 @@ impl Server {
     }
 
     /// Places for the replies to the current request: all of them, or a failure.
-    pub fn take_places(&self, count: usize) -> Result<Vec<ReplyPermit>, Failure> {
-        if self.places.is_closed() {
+    pub fn take_permits(&self, count: usize) -> Result<Vec<ReplyPermit>, Failure> {
+        if self.permits.is_closed() {
             return Err(Failure::shutting_down());
         }
-        self.places.take(Caller::current().client, count).ok_or_else(|| self.refused(count))
+        self.permits.take(Caller::current().client, count).ok_or_else(|| self.refused(count))
     }
 
     fn refused(&self, count: usize) -> Failure {

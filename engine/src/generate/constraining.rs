@@ -270,7 +270,7 @@ impl Rule for Constraining {
     }
 
     fn feed_forced(&mut self, session: &mut Session, turn: &Turn<'_>) -> Result<Vec<u32>> {
-        let may_think = self.thinks_at(turn.events.place()).is_some();
+        let may_think = self.thinks_at(turn.events.position()).is_some();
         let Some((matcher, _)) = self.holds.as_mut().filter(|_| !may_think) else { return Ok(Vec::new()) };
         let mut forced = matcher.forced();
         forced.truncate(most_forced(session, turn));
@@ -285,7 +285,7 @@ impl Rule for Constraining {
         turn: &Turn<'_>,
         steering: Option<&mut Steering<'_>>,
     ) -> Result<Option<u32>> {
-        let think = self.thinks_at(turn.events.place());
+        let think = self.thinks_at(turn.events.position());
         let Some((matcher, _)) = &mut self.holds else { return Ok(None) };
         let length = session.tokens().len();
         // If the cache was computed again since, it has to be sampled again.
@@ -325,7 +325,7 @@ impl Rule for Constraining {
         steering: Option<&mut Steering<'_>>,
     ) -> Result<u32> {
         let mut mask = vec![u32::MAX; self.model.config().vocab.div_ceil(u32::BITS as usize)];
-        let only = self.think_end.filter(|_| turn.events.place() == ReplyPosition::Thinking);
+        let only = self.think_end.filter(|_| turn.events.position() == ReplyPosition::Thinking);
         if let Some(token) = only {
             mask.fill(0);
             set(&mut mask, token, true);

@@ -58,8 +58,8 @@ impl EventBuilder {
     }
 
     /// Where the reply is now: in the answer if nothing is parsed.
-    pub fn place(&self) -> ReplyPosition {
-        self.parser.as_ref().map_or(ReplyPosition::Answer, ReplyParser::place)
+    pub fn position(&self) -> ReplyPosition {
+        self.parser.as_ref().map_or(ReplyPosition::Answer, ReplyParser::position)
     }
 
     /// Whether the reply may have calls.

@@ -25,7 +25,7 @@ impl PartialReply {
         let tokenizer = model.tokenizer()?;
         let mut read = Vec::with_capacity(tokens.len());
         for token in tokens {
-            read.push((*token, events.place()));
+            read.push((*token, events.position()));
             events.token(tokenizer, *token)?;
         }
         let made = std::iter::from_fn(|| events.pop()).collect();

@@ -375,7 +375,7 @@ impl<'a> GenerationTask<'a> {
     /// The remaining tokens of the prompt if they can be computed together with other prompts: the caller wants only
     /// the next token, and the device samples it.
     pub fn batchable_rest(&self, session: &Session) -> Option<&[u32]> {
-        let chosen = self.policy.has_chooser() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        let chosen = self.policy.has_chooser() || self.policy.rules(|rule| rule.holds_at(self.events.position()));
         let read = self.options.logprobs.is_some() || self.scoring.is_some() || self.mean.is_some();
         let is_batchable = matches!(self.state, TaskState::Prompt { .. }) && self.again.is_empty() && !chosen && !read;
         self.prompt.get(session.tokens().len()..).filter(|_| is_batchable)
@@ -452,7 +452,7 @@ impl<'a> GenerationTask<'a> {
     /// # Errors
     /// Any error from the device.
     pub fn choose_ahead(&mut self, session: &mut Session, open: &OpenToken) -> Result<()> {
-        if !self.policy.rules(|rule| rule.holds_at(self.events.place())) {
+        if !self.policy.rules(|rule| rule.holds_at(self.events.position())) {
             return Ok(());
         }
         self.policy.choose(session, &open.turn(&self.events, &self.options)).map(drop)
@@ -465,7 +465,7 @@ impl<'a> GenerationTask<'a> {
 
     /// The maximum number of tokens that a step may feed, including the certain one.
     pub fn wants(&self, open: &OpenToken) -> usize {
-        let one_by_one = open.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        let one_by_one = open.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.position()));
         if one_by_one { 1 } else { open.most }
     }
 
@@ -480,7 +480,7 @@ impl<'a> GenerationTask<'a> {
             return Ok(None);
         }
         if let Some(rule) = &mut self.policy.rule {
-            rule.begin(session, self.events.place(), &mut self.pending)?;
+            rule.begin(session, self.events.position(), &mut self.pending)?;
         }
         // The beginning given by a caller may be the whole answer already, and a call may be all that is wanted.
         if self.is_complete() {

@@ -186,11 +186,11 @@ pub(crate) struct SideOutput {
 pub(crate) struct Product {
     pub terms: Terms,
     pub x: Operand,
-    pub which: MatrixSelection,
+    pub selection: MatrixSelection,
     pub y: Tensor,
     /// The index of the first computed vector of a row, and their number.
     pub stacks: (usize, usize),
-    pub left: Option<SideOutput>,
+    pub side_output: Option<SideOutput>,
     pub errors: Errors,
 }
 
@@ -236,7 +236,7 @@ pub(crate) struct Down {
     pub top_k: usize,
     pub hidden: Operand,
     pub x: Tensor,
-    pub left: Option<SideOutput>,
+    pub side_output: Option<SideOutput>,
     pub errors: Errors,
 }
 
@@ -382,7 +382,7 @@ pub(crate) struct Normed {
     pub x: Tensor,
     pub y: Tensor,
     pub norm: Norm,
-    pub left: Option<SideOutput>,
+    pub side_output: Option<SideOutput>,
 }
 
 /// y = the first values of x.

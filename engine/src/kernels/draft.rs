@@ -28,7 +28,7 @@ impl Builder {
             .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
             .constant("ROWS", "", VERIFIED_ROWS)
             .constant("DRAFTING", "", DRAFTING)
-            .constant("MOST", "", MAX_DRAFTS)
+            .constant("MAX_DRAFTS", "", MAX_DRAFTS)
             .file(source!("lib/maxima.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
         let params = Params { slices: slices.count() as u32 };

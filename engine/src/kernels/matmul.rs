@@ -326,23 +326,23 @@ impl<'a> TileProduct<'a> {
 
     /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with `other`.
     pub fn reference(&self, plan: &Builder, operands: Operands) -> (computes::Product, Option<computes::Product>) {
-        let which = match self.vectors {
+        let selection = match self.vectors {
             TileVectors::Batch => MatrixSelection::InTurn,
             TileVectors::Slots { groups, .. } => MatrixSelection::of(groups),
         };
         let halves = matches!(operands, Operands::F16);
-        let product = |rows: TileRows<'_>, which, stacks| computes::Product {
+        let product = |rows: TileRows<'_>, selection, stacks| computes::Product {
             terms: rows.terms(plan),
             x: Operand::Vectors(ProductInput { halves, ..ProductInput::plain(*self.x) }),
-            which,
+            selection,
             y: *self.y,
             stacks,
-            left: None,
+            side_output: None,
             errors: Errors { sum: SUMS, halves },
         };
         let first = usize::from(self.other.is_some()); // `other` has the first vectors
         let other = self.other.map(|other| product(other, MatrixSelection::InTurn, (0, first)));
-        (product(self.rows, which, (first, self.y.per_row() - first)), other)
+        (product(self.rows, selection, (first, self.y.per_row() - first)), other)
     }
 
     /// The tiles of `vectors` vectors and `rows` staged rows: along the vectors, the rows and the stack.

@@ -243,10 +243,10 @@ impl<'a> MatvecProduct<'a> {
     }
 
     /// What the step computes, for the CPU reference: y {rows, n}.
-    pub fn reference(&self, plan: &Builder, terms: Terms, which: MatrixSelection, y: &Tensor) -> computes::Product {
+    pub fn reference(&self, plan: &Builder, terms: Terms, selection: MatrixSelection, y: &Tensor) -> computes::Product {
         let y = *y;
-        let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(PRODUCT));
-        computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }
+        let (x, side_output, errors) = (self.operand(plan), self.epilogue.side_output(), Errors::of_sums(PRODUCT));
+        computes::Product { terms, x, selection, y, stacks: (0, y.per_row()), side_output, errors }
     }
 
     /// The cost of the step besides its weights: the bytes of the input, and `others`.

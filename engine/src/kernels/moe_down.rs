@@ -67,7 +67,7 @@ impl Builder {
             top_k,
             hidden: product.operand(self),
             x: *x,
-            left: epilogue.left(),
+            side_output: epilogue.side_output(),
             errors: Errors::of_sums(PRODUCT),
         };
         self.computes(KERNEL.name, reference);

@@ -55,7 +55,7 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, first) + product.blocks(self, second));
         let one = |w: &Weight| Terms::One { w: w.clone(), add: false };
         let second = product.reference(self, one(v), MatrixSelection::InTurn, &z);
-        let second = computes::Product { left: None, ..second };
+        let second = computes::Product { side_output: None, ..second };
         self.computes(KERNEL.name, (product.reference(self, one(w), MatrixSelection::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok((Residual { rounded: epilogue.rounded, ..Residual::from(y) }, z))

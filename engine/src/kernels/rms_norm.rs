@@ -47,7 +47,7 @@ impl Builder {
         let params =
             Params { width: width as u32, epsilon: *epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };
         let cost = Cost { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, ..Cost::default() };
-        self.computes(KERNEL.name, Normed { x: *x, y, norm: norm.clone(), left: None });
+        self.computes(KERNEL.name, Normed { x: *x, y, norm: norm.clone(), side_output: None });
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(y)
     }

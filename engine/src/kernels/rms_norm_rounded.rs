@@ -51,8 +51,8 @@ impl Builder {
         let params = Params { halves, x_pitch: pitch(x), y_pitch: pitch(&y), epsilon: *epsilon };
         let activations = (8 * width * count + 4 * rounded.words) as u64;
         let cost = Cost { weights: weight.matrix_bytes(), activations, ..Cost::default() };
-        let left = Some(SideOutput { rounded, norm: None });
-        self.computes(KERNEL.name, Normed { x: *x, y, norm: norm.clone(), left });
+        let side_output = Some(SideOutput { rounded, norm: None });
+        self.computes(KERNEL.name, Normed { x: *x, y, norm: norm.clone(), side_output });
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(Some(Input { tensor: y, norm: None, rounded: Some(rounded) }))
     }

@@ -157,7 +157,7 @@ impl Epilogue<'_> {
     }
 
     /// What is written in addition to the output, for the CPU reference.
-    pub fn left(&self) -> Option<SideOutput> {
+    pub fn side_output(&self) -> Option<SideOutput> {
         Some(SideOutput { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
     }
 

@@ -7,12 +7,12 @@
 //! file has them. A wrong kernel is replaced. The self-test checks far more, and needs no model.
 
 use super::batch_plan::plan_alone;
+use super::kernel_selection::works;
 use super::options::DriverTimeouts;
 use super::plan_batch;
 use super::planner::Planner;
 use super::progress::{LoadStage, Meter};
 use super::rows::WeightRows;
-use super::settle::works;
 use super::verdict::Check;
 use super::weight_table::WeightTable;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Model, ModelWeights, Outputs, PromptOptions};
@@ -60,7 +60,7 @@ pub(super) struct Subject<'a> {
     /// Counts the steps.
     pub meter: &'a Meter,
     /// How long a step may take.
-    pub patience: DriverTimeouts,
+    pub timeouts: DriverTimeouts,
 }
 
 /// A batch whose kernels are checked.
@@ -114,10 +114,10 @@ impl Model {
         let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
         let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
         let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
-        let (weights, meter, patience) = (self.weights(), &Meter::default(), DriverTimeouts::on(gpu.report()));
-        let pipelines = &pipelines.through(&gpu.patient(patience.run));
+        let (weights, meter, timeouts) = (self.weights(), &Meter::default(), DriverTimeouts::on(gpu.report()));
+        let pipelines = &pipelines.through(&gpu.patient(timeouts.run));
         let looked = Cell::default();
-        Subject { planner, pipelines, weights, batches, proven, looked, meter, patience }.check(target, check_stop)
+        Subject { planner, pipelines, weights, batches, proven, looked, meter, timeouts }.check(target, check_stop)
     }
 }
 
@@ -260,7 +260,7 @@ impl Subject<'_> {
             // An app may have destroyed its device, and does not tell.
             Error::DeviceLost { .. } => !gpu.is_closed() && (gpu.is_ours() || ran >= MIN_HANG),
             // Out of memory also loses work, but then the GPU still executes other work.
-            Error::NoResult => !works(gpu, self.patience),
+            Error::NoResult => !works(gpu, self.timeouts),
             _ => false,
         };
         match running.filter(|_| stopped) {

@@ -6,10 +6,10 @@
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
+use super::kernel_selection::{KernelSelection, avoiding, nothing_left};
 use super::options::{DriverTimeouts, LoadOptions, target};
 use super::planner::Planner;
 use super::progress::{LoadProgress, LoadStage, Meter};
-use super::settle::{KernelSelection, avoiding, nothing_left};
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::Check;
@@ -160,12 +160,12 @@ impl Model {
         let planner =
             Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
         let mut kernels = KernelSelection::new(&planner, &wanted, options)?;
-        let patience = options.overrides.patience.unwrap_or(DriverTimeouts::on(gpu.report()));
+        let timeouts = options.overrides.timeouts.unwrap_or(DriverTimeouts::on(gpu.report()));
         let pipelines = match &options.overrides.altered {
             None => Pipelines::of(gpu),
             Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
         }
-        .patient(patience.compile);
+        .patient(timeouts.compile);
         let variants = kernels.compiled();
         let loading = Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter };
         let (text, uploaded) = loading.run(&variants, check_stop)?;
@@ -173,15 +173,15 @@ impl Model {
         meter.expect(LoadStage::Check, WARM_UP + pipelines.missing(&one_token.plan.variants).count() as u64);
         meter.enter(LoadStage::Check);
         kernels.compile(&pipelines, check_stop)?;
-        let patient = &pipelines.through(&gpu.patient(patience.run));
+        let patient = &pipelines.through(&gpu.patient(timeouts.run));
         if !kernels.is_checked() && options.check != Check::Never {
             let (planner, pipelines, weights) = (&planner, patient, &uploaded.buffers);
             let batches = CheckedBatch::at_load(prompt, options.check, all).into_iter().collect();
             let (proven, looked) = (&HashSet::new(), Default::default());
-            let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, patience };
-            let settled = kernels.check(&subject, check_stop);
+            let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, timeouts };
+            let checked = kernels.check(&subject, check_stop);
             planner.weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
-            settled?;
+            checked?;
         }
         let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
         warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), check_stop)?;

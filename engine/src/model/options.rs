@@ -70,7 +70,7 @@ pub struct LoadOverrides {
     /// Replacements that make kernels wrong, for tests of the check at load.
     pub altered: Option<Altered>,
     /// How long the load waits for a driver; `None` for a limit that suits the GPU.
-    pub patience: Option<DriverTimeouts>,
+    pub timeouts: Option<DriverTimeouts>,
 }
 
 /// How long a load waits for a driver before it considers a kernel endless.

@@ -99,8 +99,8 @@ impl MatrixSelection {
 
 /// The rows of an output vector to check, in lists: some, or half groups if the output is also written rounded, because
 /// a scale is shared.
-fn rows_of(probe: &mut Probe<'_>, rows: usize, left: Option<&SideOutput>) -> Vec<Vec<usize>> {
-    if left.is_none() {
+fn rows_of(probe: &mut Probe<'_>, rows: usize, side_output: Option<&SideOutput>) -> Vec<Vec<usize>> {
+    if side_output.is_none() {
         return vec![probe.some(rows, VALUES)];
     }
     let halves = probe.some(rows / HALF, 1).into_iter();
@@ -136,13 +136,13 @@ impl Reference for Product {
         for vector in probe.some(probe.count * stacks, VECTORS) {
             let (token, slot) = (vector / stacks, vector % stacks);
             let Some((matrix, (factor, off))) =
-                self.which.matrix(probe, (token, first + slot, self.y.per_row()), matrices)?
+                self.selection.matrix(probe, (token, first + slot, self.y.per_row()), matrices)?
             else {
                 continue;
             };
             let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.per_row(), columns)?;
             let place = start(&self.y, token, first + slot);
-            for rows in rows_of(probe, rows, self.left.as_ref()) {
+            for rows in rows_of(probe, rows, self.side_output.as_ref()) {
                 let mut sums = Vec::with_capacity(rows.len());
                 for row in rows {
                     let output = OutputPlace::F32(self.y.buffer, place + row);
@@ -156,8 +156,13 @@ impl Reference for Product {
                     samples.push(sum.sample(output));
                     sums.push((row, sum));
                 }
-                if let Some(left) = &self.left {
-                    samples.extend(left.samples(probe, place, token * self.y.per_row() + first + slot, &sums)?);
+                if let Some(side_output) = &self.side_output {
+                    samples.extend(side_output.samples(
+                        probe,
+                        place,
+                        token * self.y.per_row() + first + slot,
+                        &sums,
+                    )?);
                 }
             }
         }
@@ -299,7 +304,7 @@ impl Reference for Down {
             }
             terms.push((&self.shared, 0, self.hidden.vector(probe, token, self.top_k, self.shared.shape[0])?));
             let place = start(&self.x, token, 0);
-            for rows in rows_of(probe, rows, self.left.as_ref()) {
+            for rows in rows_of(probe, rows, self.side_output.as_ref()) {
                 let mut sums = Vec::with_capacity(rows.len());
                 for row in rows {
                     let output = OutputPlace::F32(self.x.buffer, place + row);
@@ -310,8 +315,8 @@ impl Reference for Down {
                     samples.push(sum.sample(output));
                     sums.push((row, sum));
                 }
-                if let Some(left) = &self.left {
-                    samples.extend(left.samples(probe, place, token, &sums)?);
+                if let Some(side_output) = &self.side_output {
+                    samples.extend(side_output.samples(probe, place, token, &sums)?);
                 }
             }
         }

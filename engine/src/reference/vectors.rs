@@ -68,11 +68,11 @@ pub(super) fn normed(
 }
 
 /// The samples of some rounded halves of groups of a vector, which is normalised and begins at `to` in the output.
-fn normed_left(
+fn side_output_samples(
     probe: &mut Probe<'_>,
     (x, from): (BufferRef, usize),
     norm: &Norm,
-    (left, vector, to): (&SideOutput, usize, usize),
+    (side_output, vector, to): (&SideOutput, usize, usize),
 ) -> Result<Vec<Sample>> {
     let (width, weights) = (norm.weight.shape[0], probe.row(&norm.weight, 0, 0)?);
     let want = rms_normed(&probe.values(x, from, width)?, &weights, norm.epsilon);
@@ -83,7 +83,7 @@ fn normed_left(
             (row, Sum { value, error: probe.slack() * NORMED * size, rounding: 0.0, size })
         };
         let sums: Vec<(usize, Sum)> = (half * HALF..(half + 1) * HALF).map(sum).collect();
-        samples.extend(left.samples(probe, to, vector, &sums)?);
+        samples.extend(side_output.samples(probe, to, vector, &sums)?);
     }
     Ok(samples)
 }
@@ -94,8 +94,8 @@ impl Reference for Normed {
         for token in probe.some(probe.count, VECTORS) {
             let (from, to) = ((x.buffer, token * x.stride), (y.buffer, token * y.stride));
             samples.extend(normed(probe, from, &self.norm, to)?);
-            if let Some(left) = &self.left {
-                samples.extend(normed_left(probe, from, &self.norm, (left, token, to.1))?);
+            if let Some(side_output) = &self.side_output {
+                samples.extend(side_output_samples(probe, from, &self.norm, (side_output, token, to.1))?);
             }
         }
         Ok(samples)

@@ -74,15 +74,21 @@ type Offered = (DraftOffer, Option<Vec<u32>>);
 
 impl StepClock {
     /// Records the end of a step that fed `fed` tokens, after which the sessions have `tokens`. Returns how long it
-    /// took, without the rest of a running step, which takes `alone`; `None` if there was other work since the previous
-    /// step.
-    fn end_step(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
+    /// took, without the rest of a running step, which takes `plain_time`; `None` if there was other work since the
+    /// previous step.
+    fn end_step(
+        &mut self,
+        tokens: usize,
+        fed: usize,
+        verified: bool,
+        plain_time: Option<Duration>,
+    ) -> Option<Duration> {
         let at = Instant::now();
         let before = self.last.replace(TimedStep { at, tokens, verified })?;
         let took = (before.tokens + fed == tokens).then_some(at - before.at)?;
         match (before.verified, verified) {
             (true, true) | (false, false) => Some(took),
-            (false, true) => Some(took.saturating_sub(alone.unwrap_or_default())),
+            (false, true) => Some(took.saturating_sub(plain_time.unwrap_or_default())),
             (true, false) => None, // the next step is already running
         }
     }
@@ -110,7 +116,7 @@ impl Drafter {
             Speculation { kind: DraftKind::Auto, .. } => chosen,
             // If drafts are requested by name, all are tried: as many as requested, or as many as pay off.
             Speculation { most: Some(_), .. } => offers.first().map(|offer| (0, offer.count)),
-            _ => chosen.or_else(|| self.planner.alone().and(offers.first()).map(|_| (0, 1))),
+            _ => chosen.or_else(|| self.planner.plain_time().and(offers.first()).map(|_| (0, 1))),
         }
     }
 
@@ -124,16 +130,16 @@ impl Drafter {
     /// Records a step of this session alone that verified the guess, if any, and fed `fed` tokens, after which the
     /// session has `tokens`.
     pub fn record_step(&mut self, guess: Option<&Guess>, fed: usize, tokens: usize) {
-        let alone = self.planner.alone();
-        let took = self.clock.end_step(tokens, fed, guess.is_some(), alone);
+        let plain_time = self.planner.plain_time();
+        let took = self.clock.end_step(tokens, fed, guess.is_some(), plain_time);
         let Some(Guess { source, count, .. }) = guess else {
             took.into_iter().for_each(|took| self.planner.record_plain_step(took));
             return;
         };
-        self.planner.verified(*source, *count, fed - 1);
+        self.planner.record_acceptance(*source, *count, fed - 1);
         let Some(took) = took else { return };
         self.planner.record_drafted_step(*source, 1 + count, took);
-        self.saved(fed, alone, took);
+        self.saved(fed, plain_time, took);
     }
 
     /// Adds the time that a step with several tokens saved, each of which takes a step of `plain` without drafts.
@@ -196,7 +202,7 @@ impl CommonDrafter {
 
     /// Records a step of several sessions that verified the guesses, if any, and how many tokens it fed.
     pub fn record_step(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
-        let plain = self.planner(sessions.len()).alone();
+        let plain = self.planner(sessions.len()).plain_time();
         let tokens = sessions.iter().map(|session| session.tokens().len()).sum();
         let drafts: usize = guesses.iter().flatten().map(|guess| guess.count).sum();
         let took = self.clock.end_step(tokens, fed.iter().sum(), drafts > 0, plain);
@@ -210,8 +216,8 @@ impl CommonDrafter {
         }
         for ((session, guess), fed) in sessions.iter_mut().zip(guesses).zip(fed) {
             let (Some(Guess { source, count, .. }), 1..) = (guess, *fed) else { continue };
-            planner.verified(*source, *count, fed - 1);
-            session.drafter.planner.verified(*source, *count, fed - 1);
+            planner.record_acceptance(*source, *count, fed - 1);
+            session.drafter.planner.record_acceptance(*source, *count, fed - 1);
             took.into_iter().for_each(|took| session.drafter.saved(*fed, plain, took));
         }
     }
@@ -419,7 +425,7 @@ mod masked {
         /// Records the result of a step with guesses.
         pub(crate) fn guessed(&mut self, step: GuessedStep) {
             let GuessedStep { matched, guessed, accepted, .. } = step;
-            self.drafter.planner.verified(DraftSource::Matched(matched), guessed, accepted);
+            self.drafter.planner.record_acceptance(DraftSource::Matched(matched), guessed, accepted);
             self.drafter.count(guessed, accepted);
         }
 
@@ -428,8 +434,8 @@ mod masked {
             let Some(GuessedStep { matched, rows, accepted, .. }) = step else {
                 return self.drafter.planner.record_plain_step(took);
             };
-            let alone = self.drafter.planner.alone();
-            self.drafter.saved(1 + accepted, alone, took);
+            let plain_time = self.drafter.planner.plain_time();
+            self.drafter.saved(1 + accepted, plain_time, took);
             self.drafter.planner.record_drafted_step(DraftSource::Matched(matched), rows, took);
         }
     }

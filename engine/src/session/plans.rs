@@ -6,7 +6,7 @@
 //! created again when needed. So only the largest version of each buffer that a plan needs is kept.
 
 use super::block::{BlockPlans, ReadyBlock};
-use super::pace::SubmissionPacer;
+use super::pacer::SubmissionPacer;
 use crate::error::Result;
 use crate::gpu::{Buffer, Prepared};
 use crate::kernels::{Adjustment, Sampling};
@@ -78,7 +78,7 @@ pub struct Plans {
 pub struct Ready {
     pub planned: Arc<BatchPlan>,
     pub executor: Executor,
-    pub pace: SubmissionPacer,
+    pub pacer: SubmissionPacer,
     /// Samplers for adjusted logits, and for those that a mask allows, each created on first use.
     adjusting: Option<Sampler>,
     masking: Option<Sampler>,
@@ -208,8 +208,8 @@ impl Plans {
 
 impl Ready {
     fn new(planned: Arc<BatchPlan>, executor: Executor) -> Self {
-        let pace = SubmissionPacer::new(Duration::ZERO); // it gets a limit where submissions are divided
-        Self { planned, executor, pace, adjusting: None, masking: None, prepared: None }
+        let pacer = SubmissionPacer::new(Duration::ZERO); // it gets a limit where submissions are divided
+        Self { planned, executor, pacer, adjusting: None, masking: None, prepared: None }
     }
 
     /// The head of a plan that has one.

@@ -62,9 +62,9 @@ const EMA_WEIGHT: f64 = 0.2;
 /// Times of steps, and how often drafts are accepted.
 pub struct DraftPlanner {
     /// The seconds of a step of a row that verifies nothing.
-    alone: Option<f64>,
+    plain_time: Option<f64>,
     /// How many such steps were measured, and how many steps with drafts came since the last of them.
-    plain: u32,
+    plain_steps: u32,
     guessed: u32,
     /// The seconds of a step that verifies drafts, by its rows: drafts from the text, and drafts by the block, which
     /// take time to make.
@@ -115,13 +115,13 @@ impl DraftPlanner {
         let verified = [vec![None; rows + 1], vec![None; rows + 1]];
         let [pause, _] = PAUSE;
         let accepted = Default::default();
-        Self { alone: None, plain: 0, guessed: 0, verified, row, accepted, silent: 0, pause, trials: 0 }
+        Self { plain_time: None, plain_steps: 0, guessed: 0, verified, row, accepted, silent: 0, pause, trials: 0 }
     }
 
     /// The drafts that the next step should verify: the index of the offer, and how many of its drafts.
     pub fn choose(&mut self, offers: &[DraftOffer]) -> Option<(usize, usize)> {
-        let alone = self.ready()?;
-        let (mut best, mut most) = (None, GAIN / alone);
+        let plain_time = self.ready()?;
+        let (mut best, mut most) = (None, GAIN / plain_time);
         for (number, offer) in offers.iter().enumerate() {
             let drafts = self.best(1, offer.source, &self.odds(offer), &mut most);
             best = drafts.map(|drafts| (number, drafts)).or(best);
@@ -161,16 +161,16 @@ impl DraftPlanner {
 
     /// The time of a step without drafts, once drafts may be tried.
     fn ready(&self) -> Option<f64> {
-        self.alone.filter(|_| self.plain >= FIRST && self.guessed < REMEASURE_AFTER)
+        self.plain_time.filter(|_| self.plain_steps >= FIRST && self.guessed < REMEASURE_AFTER)
     }
 
     /// How many drafts promise the most tokens per second in addition to the certain ones, given how likely it is that
     /// each is accepted, most likely first. `None` if that does not exceed `most`; otherwise `most` is set to it.
     fn best(&self, certain: usize, source: DraftSource, odds: &[f64], most: &mut f64) -> Option<usize> {
-        let (alone, mut expected, mut best) = (self.alone?, certain as f64, None);
+        let (plain_time, mut expected, mut best) = (self.plain_time?, certain as f64, None);
         for (likely, drafts) in odds.iter().zip(1..self.verified[0].len() - 1) {
             expected += likely;
-            let promised = expected / self.seconds(alone, source, 1 + drafts);
+            let promised = expected / self.seconds(plain_time, source, 1 + drafts);
             if promised > *most {
                 (best, *most) = (Some(drafts), promised);
             }
@@ -202,7 +202,7 @@ impl DraftPlanner {
     }
 
     /// Records how many of some drafts were accepted.
-    pub fn verified(&mut self, source: DraftSource, drafts: usize, accepted: usize) {
+    pub fn record_acceptance(&mut self, source: DraftSource, drafts: usize, accepted: usize) {
         for draft in 0..drafts.min(accepted + 1) {
             self.accepted[source.kind()][draft.min(DRAFT_POSITIONS - 1)].add(draft < accepted);
         }
@@ -213,13 +213,13 @@ impl DraftPlanner {
 
     /// Records the time of a step of a single row, without drafts.
     pub fn record_plain_step(&mut self, time: Duration) {
-        self.alone = Some(mean(self.alone, self.alone, time));
-        (self.plain, self.guessed) = (self.plain.saturating_add(1), 0);
+        self.plain_time = Some(mean(self.plain_time, self.plain_time, time));
+        (self.plain_steps, self.guessed) = (self.plain_steps.saturating_add(1), 0);
     }
 
     /// Records the time of a step that verified drafts in `rows` rows.
     pub fn record_drafted_step(&mut self, source: DraftSource, rows: usize, time: Duration) {
-        let expected = self.alone.map(|alone| self.seconds(alone, source, rows));
+        let expected = self.plain_time.map(|plain_time| self.seconds(plain_time, source, rows));
         self.guessed += 1;
         if let Some(known) = self.verified[usize::from(source == DraftSource::Predicted)].get_mut(rows) {
             *known = Some(mean(*known, expected, time));
@@ -227,17 +227,17 @@ impl DraftPlanner {
     }
 
     /// The time of a step without drafts, once it is measured.
-    pub fn alone(&self) -> Option<Duration> {
-        self.alone.map(Duration::from_secs_f64)
+    pub fn plain_time(&self) -> Option<Duration> {
+        self.plain_time.map(Duration::from_secs_f64)
     }
 
     /// The measured time, or an extrapolation from the nearest number of rows that was measured.
-    fn seconds(&self, alone: f64, source: DraftSource, rows: usize) -> f64 {
+    fn seconds(&self, plain_time: f64, source: DraftSource, rows: usize) -> f64 {
         let times = self.verified[usize::from(source == DraftSource::Predicted)].iter().enumerate();
         let known = times.filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
         let nearest = known.min_by_key(|(other, _)| other.abs_diff(rows));
-        let (other, seconds) = nearest.unwrap_or((1, alone));
-        (seconds + (rows as f64 - other as f64) * self.row * alone).max(alone)
+        let (other, seconds) = nearest.unwrap_or((1, plain_time));
+        (seconds + (rows as f64 - other as f64) * self.row * plain_time).max(plain_time)
     }
 
     fn rate(&self, source: DraftSource, place: usize) -> f64 {
@@ -285,7 +285,7 @@ mod tests {
             let accepted = right(steps).min(drafts);
             if drafts > 0 {
                 planner.record_drafted_step(MATCHED.source, 1 + drafts, spent);
-                planner.verified(MATCHED.source, drafts, accepted);
+                planner.record_acceptance(MATCHED.source, drafts, accepted);
             } else {
                 planner.record_plain_step(spent);
             }
@@ -348,9 +348,9 @@ mod tests {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
         (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
         planner.record_plain_step(Duration::from_secs(5));
-        let once = planner.alone().unwrap_or_default();
+        let once = planner.plain_time().unwrap_or_default();
         (0..10).for_each(|_| planner.record_plain_step(Duration::from_millis(3)));
-        let later = planner.alone().unwrap_or_default();
+        let later = planner.plain_time().unwrap_or_default();
         assert!(once < Duration::from_millis(5) && later < Duration::from_micros(3200), "{once:?}, {later:?}");
     }
 
@@ -372,7 +372,7 @@ mod tests {
             match planner.choose(&offers) {
                 None => planner.record_plain_step(Duration::from_millis(3)),
                 Some((number, drafts)) => {
-                    planner.verified(offers[number].source, drafts, 0);
+                    planner.record_acceptance(offers[number].source, drafts, 0);
                     taken[number] += 1;
                 }
             }
@@ -428,7 +428,7 @@ mod tests {
                 };
                 let accepted = if number == right { drafts } else { 0 };
                 planner.record_drafted_step(offers[number].source, 1 + drafts, Duration::from_millis(4));
-                planner.verified(offers[number].source, drafts, accepted);
+                planner.record_acceptance(offers[number].source, drafts, accepted);
                 // Until then what was right before is forgotten.
                 taken[number] += u32::from(step >= 150);
             }

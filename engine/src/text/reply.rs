@@ -175,7 +175,7 @@ impl ReplyParser {
     }
 
     /// The present position in the reply.
-    pub(crate) fn place(&self) -> ReplyPosition {
+    pub(crate) fn position(&self) -> ReplyPosition {
         match &self.state {
             ParserState::ThinkingStart | ParserState::Thinking => ReplyPosition::Thinking,
             ParserState::TextStart { after_tag: false } if self.blanks.is_empty() && self.open.is_empty() => {

@@ -104,7 +104,7 @@ struct Candidate {
     /// The shortest time of each work.
     times: Vec<f64>,
     failed: Option<String>,
-    looks: usize,
+    measurements: usize,
 }
 
 /// The result of comparing two choices alternately.
@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
         let stopped = self.stopped;
         let mut check_stop = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
         self.bench.prepare(std::slice::from_ref(&self.chosen), works, &mut check_stop)?;
-        let took = match self.look(&self.chosen.clone(), works) {
+        let took = match self.measure(&self.chosen.clone(), works) {
             Err(error) if !is_fatal(&error) => {
                 self.note(question, "the present choices", Vec::new(), Outcome::Failed(error.to_string()));
                 return Ok(());
@@ -242,24 +242,24 @@ impl<'a> Search<'a> {
             }
         };
         let allotted = (self.left() * part).max(self.few(question, took).min(self.left() * most));
-        let (looks, until) = (looks(took), self.bench.elapsed() + allotted);
-        let fit = (allotted * MEASURING_SHARE / (took * looks as f64 + self.making(question))).max(0.0) as usize;
+        let (measurements, until) = (measurements(took), self.bench.elapsed() + allotted);
+        let fit = (allotted * MEASURING_SHARE / (took * measurements as f64 + self.making(question))).max(0.0) as usize;
         let since = self.bench.elapsed();
         let mut candidates = self.candidates(question, fit)?;
         if candidates.is_empty() {
             return Ok(());
         }
         self.make(&candidates, works)?;
-        let usual = self.look_at(question, &mut candidates, looks, until)?;
+        let usual = self.measure_candidates(question, &mut candidates, measurements, until)?;
         let each = (self.bench.elapsed() - since) / candidates.len() as f64;
-        let making = 0.5 * (self.making(question) + (each - took * looks as f64).max(0.0));
+        let making = 0.5 * (self.making(question) + (each - took * measurements as f64).max(0.0));
         self.making.extend(works.first().map(|work| (*work, making)));
         self.compare_quickest(question, candidates, &usual, until)
     }
 
     /// The seconds for measuring a few candidates and comparing one, if one measurement takes `took`.
     fn few(&self, question: &Question, took: f64) -> f64 {
-        (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / MEASURING_SHARE
+        (took * (FEW * measurements(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / MEASURING_SHARE
     }
 
     /// The first candidates whose steps differ from those of the present choices and from each other's.
@@ -281,7 +281,7 @@ impl<'a> Search<'a> {
                 Ok(new) => {
                     seen.push(new);
                     let times = vec![f64::INFINITY; question.works.len()];
-                    candidates.push(Candidate { edit: edit.clone(), choices, times, failed: None, looks: 0 });
+                    candidates.push(Candidate { edit: edit.clone(), choices, times, failed: None, measurements: 0 });
                 }
                 Err(error) if is_fatal(&error) => return Err(error),
                 Err(error) => {
@@ -301,32 +301,32 @@ impl<'a> Search<'a> {
     }
 
     /// The time of each work.
-    fn look(&mut self, choices: &Choices, works: &[Workload]) -> Result<Vec<f64>> {
+    fn measure(&mut self, choices: &Choices, works: &[Workload]) -> Result<Vec<f64>> {
         works.iter().map(|work| self.bench.time(choices, *work)).collect()
     }
 
     /// Measures all candidates as often as time allows, and returns the shortest times of the present choices.
-    fn look_at(
+    fn measure_candidates(
         &mut self,
         question: &Question,
         candidates: &mut [Candidate],
-        looks: usize,
+        measurements: usize,
         until: f64,
     ) -> Result<Vec<f64>> {
         let mut usual = vec![f64::INFINITY; question.works.len()];
         let chosen = self.chosen.clone();
-        for _ in 0..looks {
-            shorten(&mut usual, &self.look(&chosen, &question.works)?);
+        for _ in 0..measurements {
+            shorten(&mut usual, &self.measure(&chosen, &question.works)?);
             for candidate in candidates.iter_mut().filter(|candidate| candidate.failed.is_none()) {
                 self.going()?;
                 if self.bench.elapsed() > until {
                     self.complete = false;
                     return Ok(usual);
                 }
-                match self.look(&candidate.choices, &question.works) {
+                match self.measure(&candidate.choices, &question.works) {
                     Ok(times) => {
                         shorten(&mut candidate.times, &times);
-                        candidate.looks += 1;
+                        candidate.measurements += 1;
                     }
                     Err(error) if is_fatal(&error) => return Err(error),
                     Err(error) => candidate.failed = Some(error.to_string()),
@@ -349,12 +349,12 @@ impl<'a> Search<'a> {
         let mut compared = 0;
         for candidate in candidates {
             let name = candidate.edit.to_string();
-            let looked = || figures(&question.works, usual, &candidate.times);
+            let measured = || figures(&question.works, usual, &candidate.times);
             if let Some(reason) = candidate.failed.clone() {
                 self.note(question, &name, Vec::new(), Outcome::Failed(reason));
                 continue;
             }
-            if candidate.looks == 0 {
+            if candidate.measurements == 0 {
                 self.complete = false;
                 continue;
             }
@@ -367,7 +367,7 @@ impl<'a> Search<'a> {
                     (true, _) => Outcome::OutOfTime,
                 };
                 self.complete &= outcome != Outcome::OutOfTime;
-                self.note_looks(question, &name, looked(), ratio(&candidate), outcome);
+                self.log_measurements(question, &name, measured(), ratio(&candidate), outcome);
                 continue;
             }
             compared += 1;
@@ -490,7 +490,7 @@ impl<'a> Search<'a> {
 
     /// Compares all choices with the start, as thoroughly as time allows.
     fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Workload]) -> Result<Turns> {
-        let took = self.look(chosen, works)?.iter().sum();
+        let took = self.measure(chosen, works)?.iter().sum();
         let count = turns_in(self.budget - self.bench.elapsed(), took);
         self.turns(start, chosen, works, count, self.limit.is_some())
     }
@@ -506,10 +506,17 @@ impl<'a> Search<'a> {
     }
 
     fn note(&mut self, question: &Question, candidate: &str, figures: Vec<Figure>, outcome: Outcome) {
-        self.note_looks(question, candidate, figures, 0.0, outcome);
+        self.log_measurements(question, candidate, figures, 0.0, outcome);
     }
 
-    fn note_looks(&mut self, question: &Question, candidate: &str, figures: Vec<Figure>, ratio: f64, outcome: Outcome) {
+    fn log_measurements(
+        &mut self,
+        question: &Question,
+        candidate: &str,
+        figures: Vec<Figure>,
+        ratio: f64,
+        outcome: Outcome,
+    ) {
         let (question, candidate, gain) = (question.name.clone(), candidate.to_owned(), rounded(-ratio.exp_m1()));
         self.trials.push(Trial { question, candidate, figures, gain, spread: 0.0, turns: 0, outcome });
     }
@@ -546,7 +553,7 @@ fn is_fatal(error: &Error) -> bool {
 }
 
 /// How often candidates are first measured, if one measurement takes `took` seconds.
-fn looks(took: f64) -> usize {
+fn measurements(took: f64) -> usize {
     if took <= BRIEF { FIRST_MEASUREMENTS[0] } else { FIRST_MEASUREMENTS[1] }
 }
 

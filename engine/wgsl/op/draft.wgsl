@@ -16,7 +16,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let top = likeliest(params.slices, local);
     if local == 0u {
         let drafting = SAMPLED_WORDS * (batch.rows[row].result + ROWS + DRAFTING * batch.rows[row].sequence);
-        let made = min(sampled[drafting + 1u], MOST - 1u);
+        let made = min(sampled[drafting + 1u], MAX_DRAFTS - 1u);
         sampled[drafting + 3u + made] = top.token;
         sampled[drafting + 1u] = made + 1u;
     }

@@ -21,8 +21,8 @@ fn options(alter: fn(&Variant) -> Variant) -> LoadOptions {
     waiting(alter, DriverTimeouts { compile: LONG, run: LONG })
 }
 
-fn waiting(alter: fn(&Variant) -> Variant, patience: DriverTimeouts) -> LoadOptions {
-    let overrides = LoadOverrides { patience: Some(patience), ..altered(Matrices::None, alter) };
+fn waiting(alter: fn(&Variant) -> Variant, timeouts: DriverTimeouts) -> LoadOptions {
+    let overrides = LoadOverrides { timeouts: Some(timeouts), ..altered(Matrices::None, alter) };
     LoadOptions { overrides, ..alone() }
 }
 

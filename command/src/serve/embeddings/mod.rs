@@ -15,7 +15,7 @@ use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::Share;
 use super::parse::read;
-use super::places::{Entry, ReplyPermit};
+use super::reply_permits::{Entry, ReplyPermit};
 use super::router::counted_json;
 use super::server::{LoadedModel, Server};
 use axum::extract::State;
@@ -114,11 +114,11 @@ pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) 
 
 /// Computes what a request asks for on a thread, which keeps its memory until it ends, and returns the answer.
 async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String, Share), Failure> {
-    let place = server.take_places(1)?.remove(0);
-    let (entry, loaded) = (place.entry.clone(), work.loaded.clone());
+    let permit = server.take_permits(1)?.remove(0);
+    let (entry, loaded) = (permit.entry.clone(), work.loaded.clone());
     let deadline = Deadline::new(server.limits.reply, vec![entry.cancel.clone()], Caller::current().link);
     let mut open = Open { server, cancel: entry.cancel.clone(), has_ended: false };
-    let thread = tokio::task::spawn_blocking(move || (work.run(&place), memory));
+    let thread = tokio::task::spawn_blocking(move || (work.run(&permit), memory));
     let ended = tokio::select! {
         biased;
         ended = thread => ended,
@@ -140,7 +140,7 @@ async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String,
 /// The failure for an error. One that takes the model away has it loaded again.
 fn failure(server: &Server, loaded: &Arc<LoadedModel>, entry: &Entry, is_late: bool, error: &Error) -> Failure {
     match error.cause() {
-        Error::Cancelled if entry.marks.is_displaced() => {
+        Error::Cancelled if entry.status.is_displaced() => {
             server.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Failure::displaced();
         }
@@ -181,16 +181,16 @@ impl Work {
 
     /// Computes the vectors, and writes the answer. Between two texts the request waits like one that has not begun, so
     /// that it can lose its place to another client.
-    fn run(mut self, place: &ReplyPermit) -> Result<String, Failed> {
-        let scheduler = self.loaded.scheduler.for_tenant(place.entry.client.tenant());
-        let (tokens, capacity, marks) = (self.tokens(), self.answer_bytes(), &place.entry.marks);
+    fn run(mut self, permit: &ReplyPermit) -> Result<String, Failed> {
+        let scheduler = self.loaded.scheduler.for_tenant(permit.entry.client.tenant());
+        let (tokens, capacity, status) = (self.tokens(), self.answer_bytes(), &permit.entry.status);
         let mut vectors = Vec::with_capacity(self.texts.len());
         for text in std::mem::take(&mut self.texts) {
-            marks.wait();
-            let reply = scheduler.embed_tokens(text)?.with_cancel(&place.entry.cancel);
+            status.wait();
+            let reply = scheduler.embed_tokens(text)?.with_cancel(&permit.entry.cancel);
             let mut vector = reply.embedding(&mut |event| {
                 if matches!(event, Event::Prompt { .. }) {
-                    marks.begin();
+                    status.begin();
                 }
             })?;
             normalise(&mut vector, self.normalised)?;

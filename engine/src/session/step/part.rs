@@ -36,17 +36,17 @@ impl PoolState {
         let (count, expands_kv, end) = (batch.headers.len(), ready.planned.expands_kv(), batch.steps.end);
         let measured = matches!(part.shape.outputs, Outputs::Last | Outputs::LastOfEach { .. });
         let (newest, since) = (submissions.newest().cloned(), Instant::now());
-        ready.pace.aim_at(part.limit);
-        ready.pace.start(&ready.planned.plan, &model.target().limit, held + count, newest, part.idle);
+        ready.pacer.aim_at(part.limit);
+        ready.pacer.start(&ready.planned.plan, &model.target().limit, held + count, newest, part.idle);
         let mut first = 0;
         while first < end {
             (part.check_stop)(held)?;
-            let steps = ready.pace.next(first);
+            let steps = ready.pacer.next(first);
             let steps = steps.start..steps.end.min(end);
             let submission = submissions.run(ready, steps.clone(), None, submissions.place)?;
             first = steps.end;
-            ready.pace.submitted(model.gpu(), submission, steps)?;
-            let so_far = ready.pace.so_far().filter(|_| measured && first < end);
+            ready.pacer.submitted(model.gpu(), submission, steps)?;
+            let so_far = ready.pacer.so_far().filter(|_| measured && first < end);
             if so_far.is_some_and(|(so_far, expected)| part.parts.give_up(count, so_far, expected, expands_kv)) {
                 return Ok(false);
             }

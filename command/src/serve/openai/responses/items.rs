@@ -342,7 +342,7 @@ impl Interface for Responses {
     }
 
     /// Codex shortens a conversation only if this event says that it is too long.
-    fn is_an_event(failure: &Failure) -> bool {
+    fn reports_in_stream(failure: &Failure) -> bool {
         failure.code == Some("context_length_exceeded")
     }
 
@@ -408,9 +408,9 @@ mod tests {
 
     /// Codex finds the code of a conversation that is too long only there.
     #[test]
-    fn a_conversation_that_is_too_long_is_an_event() {
+    fn a_conversation_that_is_too_long_reports_in_stream() {
         let too_long = Failure::from(Error::ContextFull { needed: 9000, context: 8192 });
-        assert!(Responses::is_an_event(&too_long) && !Responses::is_an_event(&Failure::invalid("wrong")));
+        assert!(Responses::reports_in_stream(&too_long) && !Responses::reports_in_stream(&Failure::invalid("wrong")));
         let (mut response, mut events) =
             (Responses::new("m", Default::default(), true, Default::default(), None), Events::default());
         response.begin(0, &mut events);

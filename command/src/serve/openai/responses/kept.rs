@@ -316,7 +316,7 @@ mod tests {
     use wglm_engine::text::{FunctionCall, ToolCall};
 
     fn client(cache: u64) -> Client {
-        Client { who: ClientId::Network(Network::V4(1)), cache }
+        Client { id: ClientId::Network(Network::V4(1)), cache }
     }
 
     /// Stores a response whose texts have 102 bytes.

@@ -147,33 +147,33 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(10);
 
     /// The numbers of steps of a plan's submissions on a GPU that takes `took` seconds for a second of weight.
-    fn submissions(pace: &mut SubmissionPacer, took: f64) -> Vec<usize> {
+    fn submissions(pacer: &mut SubmissionPacer, took: f64) -> Vec<usize> {
         let (mut first, mut counts) = (0, Vec::new());
-        while first + 1 < pace.before.len() {
-            let steps = pace.next(first);
-            let weight = pace.before[steps.end] - pace.before[first];
-            pace.learn(Duration::from_secs_f64(weight * took), weight);
+        while first + 1 < pacer.before.len() {
+            let steps = pacer.next(first);
+            let weight = pacer.before[steps.end] - pacer.before[first];
+            pacer.learn(Duration::from_secs_f64(weight * took), weight);
             counts.push(steps.len());
             first = steps.end;
         }
         counts
     }
 
-    fn pace(weights: &[f64]) -> SubmissionPacer {
-        let mut pace = SubmissionPacer::new(LIMIT);
-        pace.weigh(weights.iter().copied());
-        pace
+    fn pacer(weights: &[f64]) -> SubmissionPacer {
+        let mut pacer = SubmissionPacer::new(LIMIT);
+        pacer.weigh(weights.iter().copied());
+        pacer
     }
 
     #[test]
     fn submissions_come_to_take_what_they_should() {
-        let mut pace = pace(&[1e-3; 430]);
-        let counts = submissions(&mut pace, 0.25);
+        let mut pacer = pacer(&[1e-3; 430]);
+        let counts = submissions(&mut pacer, 0.25);
         assert_eq!(counts[..4], [10, 20, 40, 40], "each a quarter of a millisecond");
-        pace.learn(Duration::from_secs(1), 4e-4);
-        assert_eq!(pace.next(0), 0..1, "one step may take longer than all should");
-        pace.learn(Duration::ZERO, 1e-3);
-        assert_eq!(pace.next(3), 3..4);
+        pacer.learn(Duration::from_secs(1), 4e-4);
+        assert_eq!(pacer.next(0), 0..1, "one step may take longer than all should");
+        pacer.learn(Duration::ZERO, 1e-3);
+        assert_eq!(pacer.next(3), 3..4);
     }
 
     /// With many tokens in the cache, a plan has many long steps after many short ones.
@@ -181,7 +181,7 @@ mod tests {
     fn long_steps_are_not_submitted_like_short_ones() {
         let mut weights = vec![1e-4; 300];
         weights.extend([46e-3; 40]);
-        let counts = submissions(&mut pace(&weights), 1.0);
+        let counts = submissions(&mut pacer(&weights), 1.0);
         assert!(counts[0] >= 99 && counts.iter().sum::<usize>() == 340, "{counts:?}");
         assert_eq!(counts[counts.len() - 40..], [1; 40]);
     }
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn every_part_has_three_submissions_if_it_can() {
         for (steps, first) in [(430, 143), (10, 3), (1, 1)] {
-            let mut pace = pace(&vec![1e-3; steps]);
-            (0..20).for_each(|_| pace.learn(Duration::ZERO, 1e-3));
-            assert_eq!(pace.next(0), 0..first, "of {steps}");
+            let mut pacer = pacer(&vec![1e-3; steps]);
+            (0..20).for_each(|_| pacer.learn(Duration::ZERO, 1e-3));
+            assert_eq!(pacer.next(0), 0..first, "of {steps}");
         }
     }
 }

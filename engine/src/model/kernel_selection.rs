@@ -50,11 +50,11 @@ impl<'a> KernelSelection<'a> {
         if let Some(known) = known.filter(|_| options.check != Check::Always) {
             (checked, replaced) = (known.is_checked(), known.replaced().to_vec());
         }
-        let mut settling = Self { planner, wanted, subject, checked, replaced, shaders };
-        if !settling.replaced.is_empty() {
-            settling.shaders = planner.shaders(&settling.target())?;
+        let mut kernels = Self { planner, wanted, subject, checked, replaced, shaders };
+        if !kernels.replaced.is_empty() {
+            kernels.shaders = planner.shaders(&kernels.target())?;
         }
-        Ok(settling)
+        Ok(kernels)
     }
 
     /// The target of the plans.
@@ -122,7 +122,7 @@ impl<'a> KernelSelection<'a> {
                 found => found?,
             };
             let Some(finding) = found else { break };
-            let ended = finding.fault == KernelFault::RunsForever && !works(self.planner.gpu, subject.patience);
+            let ended = finding.fault == KernelFault::RunsForever && !works(self.planner.gpu, subject.timeouts);
             let replaced = self.replace(finding.clone());
             if ended {
                 return Err(self.error(finding, DEAD));
@@ -189,8 +189,8 @@ impl From<&Refusal> for KernelFinding {
 }
 
 /// Whether the device still executes work, within the load's patience.
-pub(super) fn works(gpu: &Gpu, patience: DriverTimeouts) -> bool {
-    let gpu = &gpu.patient(patience.run);
+pub(super) fn works(gpu: &Gpu, timeouts: DriverTimeouts) -> bool {
+    let gpu = &gpu.patient(timeouts.run);
     let probe = || Fetch::new(gpu, 4)?.read(&gpu.buffer("probe", 4, BufferUse::Storage)?, 0, 4);
     probe().is_ok()
 }
