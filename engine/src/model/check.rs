@@ -1,12 +1,12 @@
-//! The check at load. It runs a batch of tokens and then a token alone, step by step, with the kernels, shapes and
-//! weights of the model's own plans.
+//! The check at load. It runs a batch of many tokens, one of a few drafts and then a token alone, step by step, with
+//! the kernels, shapes and weights of the model's own plans.
 //!
 //! If a driver compiles a kernel wrongly, all answers of a model are wrong, and nothing reports that. So at the first
 //! load on an adapter the first dense layer, the first layer of experts, the head and the sampling are run one step at
 //! a time. Some outputs of each step are computed again on the CPU, from the step's inputs and from the weights as the
 //! file has them. A wrong kernel is replaced. The self-test checks far more, and needs no model.
 
-use super::batch_plan::plan_alone;
+use super::batch_plan::{most_drafts, plan_alone, sampled_bytes};
 use super::kernel_selection::works;
 use super::options::DriverTimeouts;
 use super::plan_batch;
@@ -17,8 +17,8 @@ use super::verdict::Check;
 use super::weight_table::WeightTable;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Model, ModelWeights, Outputs, PromptOptions};
 use crate::error::{Error, KernelFault, KernelFinding, Result};
-use crate::gpu::Buffer;
-use crate::kernels::Sampling;
+use crate::gpu::{Buffer, Fetch};
+use crate::kernels::{NO_TOKEN, Sampling};
 use crate::memory::zeros;
 use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight};
 use crate::shader::{Pipelines, Variant};
@@ -34,8 +34,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
+/// The number of tokens of the first batch at load, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
+/// The number of tokens of the second batch at load, which the kernels of few rows compute.
+const FEW: usize = 4;
 /// The number of tokens before the one that is checked, if no batch is checked before it.
 const BEFORE: usize = 3;
 /// The capacity of the cache in tokens, in addition to the largest batch.
@@ -68,17 +70,45 @@ pub(super) struct Subject<'a> {
 pub(crate) struct CheckedBatch {
     /// The most rows of its plan.
     pub capacity: usize,
+    /// The rows whose logits its plan computes.
+    pub outputs: Outputs,
+    /// The position of its first token.
+    pub position: usize,
     /// The number of its tokens.
     pub tokens: usize,
 }
 
 impl CheckedBatch {
-    /// The batch that is checked at load, if prompts are computed in batches, and if the kernels for them are compiled
-    /// (`all`) or always checked.
-    pub(super) fn at_load(prompt: PromptOptions, check: Check, all: bool) -> Option<Self> {
+    /// The batches that are checked at load, if their kernels are compiled (`all`) or always checked: one of many
+    /// tokens, if prompts are computed in batches, and after it one of a few drafts, if the model verifies any.
+    pub(super) fn at_load(config: &Config, options: (PromptOptions, DraftKind), check: Check, all: bool) -> Vec<Self> {
+        let (prompt, guesses) = options;
+        if check == Check::Never || !all && check != Check::Always {
+            return Vec::new();
+        }
         let tokens = TOKENS.min(prompt.together());
-        let checks = check == Check::Always || all && check != Check::Never;
-        (checks && tokens > 1).then(|| Self { capacity: prompt.capacity_for(tokens), tokens })
+        let many = |tokens| Self { capacity: prompt.capacity_for(tokens), outputs: Outputs::Last, position: 0, tokens };
+        let mut batches: Vec<Self> = (tokens > 1).then(|| many(tokens)).into_iter().collect();
+        if guesses != DraftKind::Off && most_drafts(config) >= FEW {
+            let position = batches.first().map_or(0, Self::end);
+            batches.push(Self { capacity: FEW, outputs: Outputs::Verified, position, tokens: FEW });
+        }
+        batches
+    }
+
+    /// The position after its last token.
+    fn end(&self) -> usize {
+        self.position + self.tokens
+    }
+
+    /// The rows of these tokens.
+    fn rows(&self, tokens: &[u32]) -> Vec<RowHeader> {
+        let mut rows = RowHeader::consecutive(self.position, tokens);
+        if self.outputs == Outputs::Verified {
+            // After the entry of the one sequence in `Plan::SAMPLED` come those of its rows.
+            rows.iter_mut().zip(1..).for_each(|(row, entry)| row.result = entry);
+        }
+        rows
     }
 }
 
@@ -146,17 +176,17 @@ impl Subject<'_> {
         }
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
-        for (batch, CheckedBatch { tokens, .. }) in batches.iter().zip(&self.batches) {
-            let fault = self.batch(batch, &planned, &token.executor, *tokens, &mut random, check_stop)?;
+        for (batch, checked) in batches.iter().zip(&self.batches) {
+            let fault = self.batch(batch, &planned, &token.executor, checked, &mut random, check_stop)?;
             if fault.is_some() {
                 return Ok(fault);
             }
         }
         if let Some(last) = self.batches.last() {
-            return self.token(&planned, &token, last.tokens, &mut random, check_stop);
+            return self.token(&planned, &token, last.end(), &mut random, check_stop);
         }
         for position in 0..BEFORE {
-            self.write(&token, position, &[self.pick(&mut random)])?;
+            self.write(&token, &RowHeader::consecutive(position, &[self.pick(&mut random)]))?;
             let steps = self.layers(&planned.plan);
             self.meter.expect(LoadStage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
             let fault = self.run(&token, steps, (position, 1), None, check_stop)?;
@@ -167,13 +197,13 @@ impl Subject<'_> {
         self.token(&planned, &token, BEFORE, &mut random, check_stop)
     }
 
-    /// Checks a batch that begins at the first position.
+    /// Checks a batch.
     fn batch(
         &self,
         batch: &BatchPlan,
         token: &BatchPlan,
         lender: &Executor,
-        count: usize,
+        checked: &CheckedBatch,
         random: &mut Pcg32,
         check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
@@ -181,10 +211,27 @@ impl Subject<'_> {
         let shared: HashMap<LocalId, Buffer> =
             batch.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
         let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
-        let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
-        let made = Made { plan, executor };
-        self.write(&made, 0, &ids)?;
-        self.run(&made, self.steps(plan), (0, count), Some(random), check_stop)
+        let (made, tokens) = (Made { plan, executor }, (checked.position, checked.tokens));
+        let mut rows = checked.rows(&(0..checked.tokens).map(|_| self.pick(random)).collect::<Vec<_>>());
+        self.write(&made, &rows)?;
+        let mut steps = self.steps(plan);
+        let accept = batch.head.filter(|_| batch.outputs == Outputs::Verified).map(|head| head.sampling.accept);
+        let verification = accept.map_or(plan.steps.len()..plan.steps.len(), |accept| accept..plan.steps.len());
+        steps.iter_mut().for_each(|steps| steps.end = steps.end.min(verification.start));
+        let fault = self.run(&made, steps, tokens, Some(random), check_stop)?;
+        if fault.is_some() || verification.is_empty() {
+            return Ok(fault);
+        }
+        // Random drafts would all be rejected. All but the last become the tokens that were sampled before them.
+        let bytes = sampled_bytes(1);
+        let sampled = Fetch::new(made.executor.gpu(), bytes)?.read(made.executor.local(Plan::SAMPLED), 0, bytes)?;
+        let sampled: Vec<u32> = bytemuck::pod_collect_to_vec(&sampled);
+        for row in 1..rows.len() - 1 {
+            let before = sampled[rows[row - 1].result as usize * Plan::SAMPLED_WORDS];
+            rows[row].token = if before == NO_TOKEN { rows[row].token } else { before };
+        }
+        self.write(&made, &rows)?;
+        self.run(&made, vec![verification], tokens, Some(random), check_stop)
     }
 
     /// Checks the steps of a token after others, of finding the most likely next token, and of drawing one at random.
@@ -196,7 +243,7 @@ impl Subject<'_> {
         random: &mut Pcg32,
         check_stop: &mut StopCheck<'_>,
     ) -> Result<Option<KernelFinding>> {
-        self.write(made, position, &[self.pick(random)])?;
+        self.write(made, &RowHeader::consecutive(position, &[self.pick(random)]))?;
         let fault = self.run(made, self.steps(made.plan), (position, 1), Some(random), check_stop)?;
         if fault.is_some() {
             return Ok(fault);
@@ -277,10 +324,10 @@ impl Subject<'_> {
         self.layers(plan).into_iter().chain(once(plan.head..plan.steps.len())).collect()
     }
 
-    /// Writes the batch of these tokens, from a position on.
-    fn write(&self, made: &Made<'_>, position: usize, tokens: &[u32]) -> Result<()> {
+    /// Writes the batch of these rows.
+    fn write(&self, made: &Made<'_>, rows: &[RowHeader]) -> Result<()> {
         let mut writer = BatchWriter::new(self.planner.config);
-        let batch = writer.write(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
+        let batch = writer.write(rows, made.plan.splits, 0);
         made.executor.gpu().write(made.executor.local(Plan::BATCH), 0, batch)
     }
 
@@ -305,22 +352,23 @@ fn checked_plans(
     target: &Target,
     batches: &[CheckedBatch],
 ) -> Result<(BatchPlan, Vec<BatchPlan>)> {
-    let most = batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
-    let token = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
-    let shape = |batch: &CheckedBatch| BatchShape::of(batch.capacity, Outputs::Last, 0, cache.context);
+    let most = batches.iter().map(CheckedBatch::end).max().unwrap_or(BEFORE);
+    let mut token = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
+    token.plan.local_mut(Plan::SAMPLED).bytes = sampled_bytes(1);
+    let shape = |batch: &CheckedBatch| BatchShape::of(batch.capacity, batch.outputs, 0, cache.context);
     let batches = batches.iter().map(|batch| plan_batch(config, &token, target, shape(batch)));
     let batches = batches.collect::<Result<_>>()?;
     Ok((token, batches))
 }
 
-/// The memory in bytes that a check of a batch and of a token needs besides the weights. The first token after a check
+/// The memory in bytes that a check of batches and of a token needs besides the weights. The first token after a check
 /// needs less.
 pub(super) fn check_memory(
     model: (&Arc<ModelWeights>, &Config, CacheShape),
     target: &Target,
-    batch: Option<CheckedBatch>,
+    batches: &[CheckedBatch],
 ) -> Result<u64> {
-    let (token, batches) = checked_plans(model, target, batch.as_slice())?;
+    let (token, batches) = checked_plans(model, target, batches)?;
     let mut memory = READ_BACK + token.plan.params_memory() + token.plan.locals.iter().map(|it| it.bytes).sum::<u64>();
     for batch in &batches {
         let shared: HashSet<LocalId> = batch.shared(&token).into_iter().map(|(here, _)| here).collect();

@@ -116,8 +116,9 @@ impl Model {
             .transpose()?;
         let prompt = gpu.map_or(options.prompt, |gpu| options.prompt.on(gpu.report()));
         let plans = plans(&config, &token, &target, (prompt, options.speculation))?;
-        let batch = CheckedBatch::at_load(prompt, options.check, options.compiles_all(gpu));
-        let checked = check_memory((&weights, &config, shape), &target, batch)?;
+        let (guessed, all) = ((prompt, options.speculation), options.compiles_all(gpu));
+        let batches = CheckedBatch::at_load(&config, guessed, options.check, all);
+        let checked = check_memory((&weights, &config, shape), &target, &batches)?;
         let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);
         let (weights, cache) =
             (token.plan.weight_memory(), caches(&token.plan) + drafting.as_ref().map_or(0, |it| caches(&it.plan)));

@@ -176,7 +176,7 @@ impl Model {
         let patient = &pipelines.through(&gpu.patient(timeouts.run));
         if !kernels.is_checked() && options.check != Check::Never {
             let (planner, pipelines, weights) = (&planner, patient, &uploaded.buffers);
-            let batches = CheckedBatch::at_load(prompt, options.check, all).into_iter().collect();
+            let batches = CheckedBatch::at_load(&config, (prompt, options.speculation), options.check, all);
             let (proven, looked) = (&HashSet::new(), Default::default());
             let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, timeouts };
             let checked = kernels.check(&subject, check_stop);

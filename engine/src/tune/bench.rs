@@ -335,7 +335,8 @@ impl Bench for GpuBench<'_> {
         let shapes: Vec<BatchShape> = works.iter().map(|work| self.shape(choices, *work).0).collect();
         let mut batches = Vec::new();
         for shape in shapes.iter().filter(|shape| shape.rows > 1) {
-            let batch = CheckedBatch { capacity: shape.rows, tokens: shape.rows.min(CHECKED) };
+            let (outputs, tokens) = (Outputs::Last, shape.rows.min(CHECKED));
+            let batch = CheckedBatch { capacity: shape.rows, outputs, position: 0, tokens };
             if !batches.contains(&batch) {
                 batches.push(batch);
             }

@@ -7,8 +7,8 @@ mod plans;
 use crate::common::gpu::{gpu, open};
 use std::time::Instant;
 use wglm::{
-    Arithmetic, Check, Error, Gguf, Gpu, KernelFault, LoadOptions, Matrices, Model, PromptOptions, Session, Verdict,
-    serde_json,
+    Arithmetic, Check, DraftKind, Error, Gguf, Gpu, KernelFault, LoadOptions, Matrices, Model, PromptOptions, Session,
+    Verdict, serde_json,
 };
 use wglm_engine::model::{Altered, LoadOverrides};
 use wglm_engine::plan::Fusions;
@@ -192,4 +192,33 @@ fn extended_kernels_with_wrong_subgroups_are_replaced() {
     assert!(kernel == "rms_norm" && place.contains("L00."), "{kernel} {place}");
     let known = failed.verdict().unwrap();
     assert!(!known.is_checked() && replaced(known).contains(&("rms_norm", KernelFault::Wrong)), "{failed}");
+}
+
+/// Rejects every draft.
+fn drafts_rejected(variant: &Variant) -> Variant {
+    if variant.kernel() == "accept" { with(variant, "op/accept.wgsl", "last++;", "break;") } else { variant.clone() }
+}
+
+/// Computes the first row instead of each other one.
+fn first_row_only(variant: &Variant) -> Variant {
+    let (from, to) = ("row = workgroup.y;", "row = min(workgroup.y, 0u);");
+    if variant.kernel() == "slice_max" { with(variant, "op/slice_max.wgsl", from, to) } else { variant.clone() }
+}
+
+/// A step that verifies drafts is checked too: its kernels for several rows, and which drafts it accepts.
+#[test]
+fn extended_wrong_verifications_are_found() {
+    for (overrides, kernel, place) in [
+        (altered(Matrices::None, drafts_rejected), "accept", "is 0, expected 2"),
+        (altered(Matrices::None, first_row_only), "slice_max", "`slice_max`"),
+    ] {
+        let wrong = LoadOptions { overrides, check: Check::Always, ..alone() };
+        let failed = load(gpu(), &wrong).map(|_| ()).unwrap_err();
+        let Error::WrongKernel { kernel: found, place: at, fault: KernelFault::Wrong, .. } = &failed else {
+            panic!("{failed:?}")
+        };
+        assert!(found == kernel && at.contains(place), "{found} {at}");
+        let without = LoadOptions { speculation: DraftKind::Off, ..wrong };
+        assert!(verdict(&load(gpu(), &without).unwrap()).is_checked(), "{kernel}");
+    }
 }
