@@ -240,8 +240,7 @@ mod tests {
         assert_eq!(cut("llama-bpe", text), cut("glm4", text));
     }
 
-    /// What llama.cpp's `unicode_regex_split` makes of texts, with the expressions that its `llama-vocab.cpp` has for
-    /// each rule.
+    /// What llama.cpp, and for two of the rules another program, makes of texts: see `tests/reference/README.md`.
     #[test]
     fn words_are_those_of_llama_cpp() {
         #[derive(serde::Deserialize)]
