@@ -186,7 +186,8 @@ impl Chat {
     /// # Errors
     /// [`Error::Message`](crate::Error::Message) if a message cannot become part of a prompt,
     /// [`Error::Argument`](crate::Error::Argument) if an entry of [`tools`](Chat::tools) does not describe a function,
-    /// [`Error::Refused`](crate::Error::Refused) if the chat template refuses the conversation;
+    /// [`Error::Refused`](crate::Error::Refused) if the chat template refuses the conversation,
+    /// [`Error::NoToken`](crate::Error::NoToken) if the vocabulary cannot express a character;
     /// [`Error::Template`](crate::Error::Template) or [`Error::Tokenizer`](crate::Error::Tokenizer) if the template or
     /// the tokenizer of the file has a defect.
     pub fn prompt(&self) -> Result<Vec<u32>> {

@@ -261,7 +261,7 @@ pub enum Error {
         doing: &'static str,
     },
 
-    /// The tokenizer cannot be built, or cannot encode the input.
+    /// The vocabulary has a defect.
     #[error("tokenizer: {message}")]
     Tokenizer {
         /// What is wrong and where.
@@ -315,6 +315,15 @@ pub enum Error {
         token: u32,
         /// The number of tokens in the vocabulary.
         vocab: usize,
+    },
+
+    /// A text has a character that the vocabulary cannot express.
+    #[error("the vocabulary has no token for the byte {byte:#04x} in {word:?}; leave the character out")]
+    NoToken {
+        /// The byte of the character's UTF-8 that has no token.
+        byte: u8,
+        /// The beginning of the word that has the character.
+        word: String,
     },
 
     /// The session's KV cache has no room for another token.

@@ -241,7 +241,8 @@ impl From<&Error> for Failure {
             | Error::Template { .. }
             | Error::Tokenizer { .. }
             | Error::Constraint { .. }
-            | Error::TokenOutOfRange { .. } => Self::invalid(message),
+            | Error::TokenOutOfRange { .. }
+            | Error::NoToken { .. } => Self::invalid(message),
             Error::DeviceLost { .. } => Self::unavailable(message, 5),
             Error::OutOfMemory { .. } | Error::HostMemory { .. } | Error::NoResult | Error::PoolFull { .. } => {
                 Self::unavailable(message, 2)

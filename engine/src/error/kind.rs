@@ -73,7 +73,7 @@ impl Error {
             Self::NotANumber => ErrorKind::InvalidFile,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Message { .. } | Self::Refused { .. } | Self::Constraint { .. } => ErrorKind::InvalidInput,
-            Self::TokenOutOfRange { .. } | Self::Argument { .. } => ErrorKind::InvalidInput,
+            Self::TokenOutOfRange { .. } | Self::NoToken { .. } | Self::Argument { .. } => ErrorKind::InvalidInput,
             Self::SeveralModels { .. } => ErrorKind::InvalidInput,
             Self::Snapshot { .. } => ErrorKind::InvalidSnapshot,
             Self::ContextFull { .. } => ErrorKind::ContextFull,

@@ -11,7 +11,7 @@ impl ReplyParser {
     /// are plain text.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`](crate::error::Error::Tokenizer) if the message cannot be encoded.
+    /// [`Error::NoToken`](crate::error::Error::NoToken) if the message cannot be encoded.
     pub fn beginning(&self, message: &Message, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
         let start = tokenizer.encode("", false)?.len();
         let plain = |text: &str| tokenizer.encode(text, false).map(|tokens| tokens[start..].to_vec());

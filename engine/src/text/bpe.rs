@@ -48,7 +48,7 @@ impl WordEncoder {
     /// Appends the tokens of a word.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the word has a byte that has no token.
+    /// [`Error::NoToken`] if the word has a byte that has none.
     pub fn encode(&self, word: &str, tokens: &mut Vec<u32>) -> Result<()> {
         let spelt = byte_level::encode(word);
         // Only a token may stand for a whole word, and not the text of a merge that is no token.
@@ -84,8 +84,7 @@ fn no_token(char: &str, word: &str) -> Error {
     let mut bytes = Vec::new();
     byte_level::decode(char, &mut bytes);
     let word: String = word.chars().take(16).collect();
-    let byte = bytes.first().copied().unwrap_or_default();
-    failed(format!("the vocabulary has no token for the byte {byte:#04x} in {word:?}; leave the character out"))
+    Error::NoToken { byte: bytes.first().copied().unwrap_or_default(), word }
 }
 
 /// The ids of all texts that take part in merges, in the byte-level alphabet.

@@ -272,7 +272,7 @@ impl ChatTemplate {
     /// the string names.
     ///
     /// # Errors
-    /// The errors of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
+    /// The errors of [`render`](Self::render); [`Error::NoToken`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
         self.prompt_within(input, tokenizer, usize::MAX)
     }

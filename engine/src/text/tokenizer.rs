@@ -80,7 +80,7 @@ impl Tokenizer {
     /// are plain text. Other user-defined tokens are always recognized.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the vocabulary has no token for a byte of the text.
+    /// [`Error::NoToken`] if the vocabulary has none for a byte of the text.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
         let mut tokens = self.start();
         if parse_special {
