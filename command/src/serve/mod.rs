@@ -14,14 +14,14 @@
 //!    `client`).
 //! 3. `body` receives the body, limits its length and its time, and counts its memory (`memory`). It also receives a
 //!    little more of a refused body, so that the client gets the refusal instead of a reset connection.
-//! 4. `interface` is the handler. On a thread of a pool (`pools`, `rooms`), an `Interface` parses the body:
+//! 4. `interface` is the handler. On a thread of a pool (`pools`, `admission`), an `Interface` parses the body:
 //!    `openai::chat`, `openai::completions`, `openai::responses`, `anthropic`, `ollama::chat` or `ollama::generate`.
 //!    They share `parse` (errors that name a field), `fields`, `unmet` (what is refused or ignored), `constraints`,
 //!    `conversation` and `parts` (what the parts of messages say). `compiling` first compiles schemas in a separate
 //!    process. `counting` only counts the tokens of a conversation, for requests without a reply.
-//! 5. `replies` takes a place for each reply (`places`) and generates it on a thread that blocks in the scheduler.
-//!    Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the replies at
-//!    their time limit.
+//! 5. `replies` takes a permit for each reply (`reply_permits`) and generates it on a thread that blocks in the
+//!    scheduler. Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the
+//!    replies at their time limit.
 //! 6. `stream` lets the `Interface` write deltas as events or lines whenever the connection has taken the earlier
 //!    ones. An answer without a stream collects them first.
 //!

@@ -18,7 +18,7 @@ use super::weight_table::WeightTable;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Model, ModelWeights, Outputs, PromptOptions};
 use crate::error::{Error, KernelFault, KernelFinding, Result};
 use crate::gpu::{Buffer, Fetch};
-use crate::kernels::{NO_TOKEN, Sampling};
+use crate::kernels::Sampling;
 use crate::memory::zeros;
 use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight};
 use crate::shader::{Pipelines, Variant};
@@ -214,24 +214,33 @@ impl Subject<'_> {
         let (made, tokens) = (Made { plan, executor }, (checked.position, checked.tokens));
         let mut rows = checked.rows(&(0..checked.tokens).map(|_| self.pick(random)).collect::<Vec<_>>());
         self.write(&made, &rows)?;
+        let verified = batch.head.filter(|_| batch.outputs == Outputs::Verified);
+        let accept = verified.map_or(plan.steps.len(), |head| head.sampling.accept);
         let mut steps = self.steps(plan);
-        let accept = batch.head.filter(|_| batch.outputs == Outputs::Verified).map(|head| head.sampling.accept);
-        let verification = accept.map_or(plan.steps.len()..plan.steps.len(), |accept| accept..plan.steps.len());
-        steps.iter_mut().for_each(|steps| steps.end = steps.end.min(verification.start));
+        steps.iter_mut().for_each(|steps| steps.end = steps.end.min(accept));
         let fault = self.run(&made, steps, tokens, Some(random), check_stop)?;
-        if fault.is_some() || verification.is_empty() {
+        if fault.is_some() || verified.is_none() {
             return Ok(fault);
         }
-        // Random drafts would all be rejected. All but the last become the tokens that were sampled before them.
-        let bytes = sampled_bytes(1);
+        self.guess_all_but_last(&made, &mut rows)?;
+        let verification = accept..plan.steps.len();
+        self.run(&made, vec![verification], tokens, Some(random), check_stop)
+    }
+
+    /// Replaces all drafts but the last by the tokens that were sampled before them: random drafts would all be
+    /// rejected.
+    fn guess_all_but_last(&self, made: &Made<'_>, rows: &mut [RowHeader]) -> Result<()> {
+        let (bytes, last) = (sampled_bytes(1), rows.len() - 1);
         let sampled = Fetch::new(made.executor.gpu(), bytes)?.read(made.executor.local(Plan::SAMPLED), 0, bytes)?;
         let sampled: Vec<u32> = bytemuck::pod_collect_to_vec(&sampled);
-        for row in 1..rows.len() - 1 {
-            let before = sampled[rows[row - 1].result as usize * Plan::SAMPLED_WORDS];
-            rows[row].token = if before == NO_TOKEN { rows[row].token } else { before };
+        let results: Vec<u32> = rows.iter().map(|row| row.result).collect();
+        for (row, before) in rows[1..last].iter_mut().zip(results) {
+            let token = sampled[before as usize * Plan::SAMPLED_WORDS];
+            if (token as usize) < self.planner.config.vocab {
+                row.token = token; // and no number that stands for another word of the buffer
+            }
         }
-        self.write(&made, &rows)?;
-        self.run(&made, vec![verification], tokens, Some(random), check_stop)
+        self.write(made, rows)
     }
 
     /// Checks the steps of a token after others, of finding the most likely next token, and of drawing one at random.
@@ -355,7 +364,7 @@ fn checked_plans(
     let most = batches.iter().map(CheckedBatch::end).max().unwrap_or(BEFORE);
     let mut token = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
     token.plan.local_mut(Plan::SAMPLED).bytes = sampled_bytes(1);
-    let shape = |batch: &CheckedBatch| BatchShape::of(batch.capacity, batch.outputs, 0, cache.context);
+    let shape = |batch: &CheckedBatch| BatchShape::of(batch.capacity, batch.outputs, batch.position, cache.context);
     let batches = batches.iter().map(|batch| plan_batch(config, &token, target, shape(batch)));
     let batches = batches.collect::<Result<_>>()?;
     Ok((token, batches))
