@@ -27,8 +27,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for a text without tokens, [`Error::NoToken`], [`Error::Tokenizer`],
-    /// [`Error::ContextFull`], [`Error::Cancelled`]; [`Error::Busy`] if too many requests wait; any error from the device.
+    /// [`Error::Argument`] for a text without tokens, [`Error::NoToken`], [`Error::Tokenizer`], [`Error::ContextFull`],
+    /// [`Error::Cancelled`]; [`Error::Busy`] if too many requests wait; any error from the device.
     pub fn embed(&self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model.tokenizer()?.encode(text, false)?;
         self.embed_tokens(tokens)?.with_cancel(cancel).embedding(&mut |_| {})

@@ -143,7 +143,8 @@ impl Session {
     /// before, and holds the text afterwards.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a text without tokens, [`Error::NoToken`], [`Error::Tokenizer`]; otherwise as for [`Session::feed`].
+    /// [`Error::Argument`] for a text without tokens, [`Error::NoToken`], [`Error::Tokenizer`]; otherwise as for
+    /// [`Session::feed`].
     pub fn embed(&mut self, text: &str) -> Result<Vec<f32>> {
         self.embed_with(text, &Cancel::default())
     }
