@@ -54,10 +54,10 @@ impl Matcher {
     /// The result of a step of llguidance. After a step that failed or took too much memory, all others fail.
     fn settle<T>(&mut self, step: std::result::Result<T, impl Display>) -> Result<T> {
         let step = step.map_err(|error| check::in_our_words(failed(self.kind, "", format!("{error:#}"))));
-        let (bytes, items) = (self.memory(), self.inner.parser.stats().all_items);
         let too_much =
             |what: String| Err(failed(self.kind, "", format!("too complex: a reply takes more than {what}")));
-        let step = step.and_then(|step| match (bytes, items) {
+        // Only after a step that succeeded: if it panicked, so does whatever needs the parser's lock.
+        let step = step.and_then(|step| match (self.memory(), self.inner.parser.stats().all_items) {
             (0..=MAX_MEMORY, 0..=MAX_ITEMS) => Ok(step),
             (0..=MAX_MEMORY, _) => too_much(format!("{MAX_ITEMS} items of rules")),
             _ => too_much(format!("{} MiB", MAX_MEMORY >> 20)),
