@@ -43,7 +43,7 @@ impl Session {
     pub(crate) fn full_pages(&mut self) -> Result<usize> {
         let (mut state, sequence) = self.enter()?;
         if state.uses_block(sequence) && sequence.has_output() {
-            state.catch_up(&mut [sequence], None)?;
+            state.catch_up_if_possible(sequence, None)?;
         }
         state.newest(sequence)?;
         Ok(sequence.confirmed / PAGE)

@@ -91,7 +91,7 @@ impl Session {
         let header = self.header(tokens, if output { self.model().config().vocab } else { 0 });
         let (mut state, sequence) = self.enter()?;
         if state.uses_block(sequence) && output {
-            state.catch_up(&mut [sequence], None)?;
+            state.catch_up_if_possible(sequence, None)?;
         }
         let logits = if output { state.logits(sequence)? } else { Vec::new() };
         state.newest(sequence)?; // checks that no work that the cache depends on was lost
