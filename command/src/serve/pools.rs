@@ -57,7 +57,7 @@ pub struct Pool {
 /// A thread of a pool, which is free again when this is dropped.
 pub struct Turn {
     _running: OwnedSemaphorePermit,
-    _place: Admission,
+    _admission: Admission,
 }
 
 impl Turn {
@@ -86,9 +86,9 @@ impl Pool {
 
     /// Waits for a thread, but not for longer than `patience`.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
-        let place = self.admission.admit()?;
+        let admission = self.admission.admit()?;
         match timeout(patience, self.running.clone().acquire_owned()).await {
-            Ok(Ok(running)) => Ok(Turn { _running: running, _place: place }),
+            Ok(Ok(running)) => Ok(Turn { _running: running, _admission: admission }),
             _ => Err(Failure::unavailable(format!("all threads that {} are busy; try again later", self.work), 2)),
         }
     }

@@ -5,7 +5,8 @@
 //! buffer, needs that lock exclusively, and while anyone waits for exclusive access nobody else gets the lock, so
 //! submissions wait as well. On an app's device a frame would therefore wait for the end of whatever wglm waits for. So
 //! nothing waits inside a poll there: a thread checks, sleeps for a fraction of the time that it has waited, and checks
-//! again. The GPU does not idle, because the next token is submitted before the thread waits for one.
+//! again. The GPU does not idle if the next token is submitted before the thread waits for one. Where the host needs a
+//! result to choose what comes next, such as a mask, the wait is up to a sixteenth longer.
 //!
 //! On Metal, waiting inside a poll has another danger if other threads submit meanwhile. wgpu-hal 30 removes finished
 //! command buffers from its list and then adds the new one (`Queue::submit` calls `Fence::maintain`, then `push`). If
@@ -69,8 +70,8 @@ impl Gpu {
 
     /// Requests a callback for the end of the last submission, if nothing should wait inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
-        let polls = !self.is_ours() || self.patience.is_some() || self.report().backend == Backend::Metal;
-        polls.then(|| Done::of(&self.shared.queue))
+        let avoids_polls = !self.is_ours() || self.patience.is_some() || self.report().backend == Backend::Metal;
+        avoids_polls.then(|| Done::of(&self.shared.queue))
     }
 
     /// Polls a destroyed device until its queue is empty, when it releases its resources.

@@ -1,5 +1,5 @@
-//! The check at load. It runs a batch of many tokens, one of a few drafts and then a token alone, step by step, with
-//! the kernels, shapes and weights of the model's own plans.
+//! The check at load. It runs a batch of many tokens, a token with a few drafts and then a token alone, step by step,
+//! with the kernels, shapes and weights of the model's own plans.
 //!
 //! If a driver compiles a kernel wrongly, all answers of a model are wrong, and nothing reports that. So at the first
 //! load on an adapter the first dense layer, the first layer of experts, the head and the sampling are run one step at
@@ -34,13 +34,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of tokens of the first batch at load, which is more than the kernels of few rows compute.
+/// The number of tokens of the batch of a prompt at load, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
-/// The number of tokens of the second batch at load, which the kernels of few rows compute.
+/// The number of rows of the batch with drafts at load, which the kernels of few rows compute.
 const FEW: usize = 4;
 /// The number of tokens before the one that is checked, if no batch is checked before it.
 const BEFORE: usize = 3;
-/// The capacity of the cache in tokens, in addition to the largest batch.
+/// The capacity of the cache in tokens, in addition to those of the batches.
 const MORE: usize = 24;
 /// More than a [`Checker`] takes to read outputs back, in bytes.
 const READ_BACK: u64 = (1 << 18) + 64;
@@ -80,7 +80,7 @@ pub(crate) struct CheckedBatch {
 
 impl CheckedBatch {
     /// The batches that are checked at load, if their kernels are compiled (`all`) or always checked: one of many
-    /// tokens, if prompts are computed in batches, and after it one of a few drafts, if the model verifies any.
+    /// tokens, if prompts are computed in batches, and after it a token with drafts, if the model verifies any.
     pub(super) fn at_load(config: &Config, options: (PromptOptions, DraftKind), check: Check, all: bool) -> Vec<Self> {
         let (prompt, guesses) = options;
         if check == Check::Never || !all && check != Check::Always {
@@ -227,17 +227,19 @@ impl Subject<'_> {
         self.run(&made, vec![verification], tokens, Some(random), check_stop)
     }
 
-    /// Replaces all drafts but the last by the tokens that were sampled before them: random drafts would all be
-    /// rejected.
+    /// Makes all drafts but the last the tokens that were sampled before them, and the last one another token: random
+    /// drafts would nearly always be rejected.
     fn guess_all_but_last(&self, made: &Made<'_>, rows: &mut [RowHeader]) -> Result<()> {
         let (bytes, last) = (sampled_bytes(1), rows.len() - 1);
         let sampled = Fetch::new(made.executor.gpu(), bytes)?.read(made.executor.local(Plan::SAMPLED), 0, bytes)?;
         let sampled: Vec<u32> = bytemuck::pod_collect_to_vec(&sampled);
         let results: Vec<u32> = rows.iter().map(|row| row.result).collect();
-        for (row, before) in rows[1..last].iter_mut().zip(results) {
+        let vocab = self.planner.config.vocab as u32;
+        for (index, (row, before)) in rows.iter_mut().skip(1).zip(results).enumerate() {
             let token = sampled[before as usize * Plan::SAMPLED_WORDS];
-            if (token as usize) < self.planner.config.vocab {
-                row.token = token; // and no number that stands for another word of the buffer
+            if token < vocab {
+                // Not a number from 2^31 on, which would stand for a word of the buffer.
+                row.token = if index + 1 < last { token } else { (token + 1) % vocab };
             }
         }
         self.write(made, rows)

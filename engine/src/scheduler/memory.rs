@@ -11,8 +11,9 @@ use std::time::Instant;
 
 /// The result of evicting an idle conversation's cache.
 pub(super) enum Eviction {
+    /// One was dropped.
     One,
-    /// It will be in a later round, once it was stored.
+    /// One will be dropped in a later round, once it is stored.
     Later,
     /// There is none.
     None,

@@ -142,10 +142,10 @@ impl Drafter {
         self.saved(fed, plain_time, took);
     }
 
-    /// Adds the time that a step with several tokens saved, each of which takes a step of `plain` without drafts.
-    fn saved(&mut self, fed: usize, plain: Option<Duration>, took: Duration) {
-        if let Some(plain) = plain {
-            self.stats.saved_seconds += fed as f64 * plain.as_secs_f64() - took.as_secs_f64();
+    /// Adds the time that a step with several tokens saved, each of which takes `plain_time` without drafts.
+    fn saved(&mut self, fed: usize, plain_time: Option<Duration>, took: Duration) {
+        if let Some(plain_time) = plain_time {
+            self.stats.saved_seconds += fed as f64 * plain_time.as_secs_f64() - took.as_secs_f64();
         }
     }
 }
@@ -202,10 +202,10 @@ impl CommonDrafter {
 
     /// Records a step of several sessions that verified the guesses, if any, and how many tokens it fed.
     pub fn record_step(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
-        let plain = self.planner(sessions.len()).plain_time();
+        let plain_time = self.planner(sessions.len()).plain_time();
         let tokens = sessions.iter().map(|session| session.tokens().len()).sum();
         let drafts: usize = guesses.iter().flatten().map(|guess| guess.count).sum();
-        let took = self.clock.end_step(tokens, fed.iter().sum(), drafts > 0, plain);
+        let took = self.clock.end_step(tokens, fed.iter().sum(), drafts > 0, plain_time);
         let planner = self.planner(sessions.len());
         let predicted = guesses.iter().flatten().find(|guess| guess.source == DraftSource::Predicted);
         let source = predicted.map_or(DraftSource::Matched(0), |guess| guess.source);
@@ -218,7 +218,7 @@ impl CommonDrafter {
             let (Some(Guess { source, count, .. }), 1..) = (guess, *fed) else { continue };
             planner.record_acceptance(*source, *count, fed - 1);
             session.drafter.planner.record_acceptance(*source, *count, fed - 1);
-            took.into_iter().for_each(|took| session.drafter.saved(*fed, plain, took));
+            took.into_iter().for_each(|took| session.drafter.saved(*fed, plain_time, took));
         }
     }
 }

@@ -21,8 +21,8 @@ const MORE: f64 = 3.0;
 /// The seconds that even the smallest step takes.
 const DISPATCH: f64 = 5e-6;
 
-/// The pace of a plan's submissions. The time of a submission is measured from the end of the previous one to its own
-/// end.
+/// Divides a plan's steps into submissions of about the same time. The time of a submission is measured from the end of
+/// the previous one to its own end.
 ///
 /// The weight of a step is its time in seconds on the slow GPU whose limits decided into how many parts steps are
 /// divided. How much weight this GPU computes in the time of a submission is learned from measurements.
@@ -50,7 +50,7 @@ pub struct SubmissionPacer {
 }
 
 impl SubmissionPacer {
-    /// The pace of submissions that should take `limit`. Before the first measurement the GPU is assumed to be the slow
+    /// A pacer of submissions that should take `limit`. Before the first measurement the GPU is assumed to be the slow
     /// one.
     pub fn new(limit: Duration) -> Self {
         let (running, since) = (VecDeque::with_capacity(AHEAD + 1), Instant::now());

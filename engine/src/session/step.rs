@@ -183,7 +183,7 @@ impl PoolState {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
-    /// without an output: after these the sequences are unchanged. Any error from the device.
+    /// without an output: after these the sequences still have their tokens. Any error from the device.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
         let batch = match self.write(sequences, &mut request) {
             Err(error @ Error::DeviceLost { .. }) => {

@@ -367,7 +367,7 @@ impl<'a> Search<'a> {
                     (true, _) => Outcome::OutOfTime,
                 };
                 self.complete &= outcome != Outcome::OutOfTime;
-                self.log_measurements(question, &name, measured(), ratio(&candidate), outcome);
+                self.record_trial(question, &name, measured(), ratio(&candidate), outcome);
                 continue;
             }
             compared += 1;
@@ -506,10 +506,10 @@ impl<'a> Search<'a> {
     }
 
     fn note(&mut self, question: &Question, candidate: &str, figures: Vec<Figure>, outcome: Outcome) {
-        self.log_measurements(question, candidate, figures, 0.0, outcome);
+        self.record_trial(question, candidate, figures, 0.0, outcome);
     }
 
-    fn log_measurements(
+    fn record_trial(
         &mut self,
         question: &Question,
         candidate: &str,

@@ -408,7 +408,7 @@ mod tests {
 
     /// Codex finds the code of a conversation that is too long only there.
     #[test]
-    fn a_conversation_that_is_too_long_reports_in_stream() {
+    fn a_conversation_that_is_too_long_is_reported_in_the_stream() {
         let too_long = Failure::from(Error::ContextFull { needed: 9000, context: 8192 });
         assert!(Responses::reports_in_stream(&too_long) && !Responses::reports_in_stream(&Failure::invalid("wrong")));
         let (mut response, mut events) =
